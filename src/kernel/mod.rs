@@ -1,0 +1,30 @@
+//! Thin typed calls that no crate has.
+//!
+//! One function per system call, errors as [`nix::errno::Errno`], descriptors as
+//! [`std::os::fd::OwnedFd`]. Nothing here decides anything; the decisions are made in
+//! [`crate::engine`]. This is the only floor where `unsafe` may stand, besides the clone call.
+
+mod clone;
+mod mount;
+mod network;
+mod process;
+mod seccomp;
+
+pub use clone::{Cloned, Namespaces, clone};
+pub use mount::{
+    Attributes, clone_tree, move_onto, new_filesystem, pivot_into, set_attributes, set_idmap,
+    set_private,
+};
+pub use network::loopback_up;
+pub use process::{
+    claim_terminal, close_from, fork, join_new_session_keyring, pidfd_open, pidfd_signal,
+    set_affinity_all, set_thp_default,
+};
+pub use seccomp::load_filter;
+
+use nix::errno::Errno;
+
+/// Turns the return value of a raw system call into a result.
+fn check(value: libc::c_long) -> nix::Result<libc::c_long> {
+    if value < 0 { Err(Errno::last()) } else { Ok(value) }
+}

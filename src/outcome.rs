@@ -1,0 +1,201 @@
+//! How a run ended, what it wrote, what it used and which walls stood.
+//!
+//! Whatever sandboxed code does is an [`Outcome`]; an error is the caller's fault, the host's, or
+//! ours.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Wall;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Ending {
+    /// The main process exited.
+    Exited {
+        /// Its exit code, 0 to 255.
+        code: i32,
+    },
+    /// A signal ended the main process.
+    Signaled {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// The wall-clock limit was reached.
+    TimedOut {
+        /// The limit, milliseconds.
+        after_ms: u64,
+    },
+    /// The sandbox needed more memory than its limit.
+    OutOfMemory,
+    /// The sandbox wrote more than its limit.
+    OutputLimit {
+        /// The limit, bytes.
+        bytes: u64,
+    },
+    /// The caller cancelled.
+    Cancelled,
+    /// The sandbox stood, but the program could not be executed.
+    CouldNotStart {
+        /// The program.
+        program: String,
+        /// The kernel's answer: an errno.
+        errno: i32,
+    },
+}
+
+impl Ending {
+    /// The exit code that a shell or `timeout(1)` would give: the command's own, 128+n for a
+    /// signal, 124 for a time-out, 126 and 127 for a program that cannot be executed or found,
+    /// 137 (killed) where we ended it for another reason.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        let code = match self {
+            Self::Exited { code } => *code,
+            Self::Signaled { signal } => 128 + signal,
+            Self::TimedOut { .. } => 124,
+            Self::CouldNotStart { errno, .. } if *errno == nix::errno::Errno::ENOENT as i32 => 127,
+            Self::CouldNotStart { .. } => 126,
+            Self::OutOfMemory | Self::OutputLimit { .. } | Self::Cancelled => 137,
+        };
+        u8::try_from(code & 0xff).unwrap_or(u8::MAX)
+    }
+
+    /// Whether the main process exited with code 0.
+    #[must_use]
+    pub const fn is_success(&self) -> bool {
+        matches!(self, Self::Exited { code: 0 })
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited { code } => write!(f, "exit {code}"),
+            Self::Signaled { signal } => match nix::sys::signal::Signal::try_from(*signal) {
+                Ok(name) => write!(f, "killed by {name}"),
+                Err(_) => write!(f, "killed by signal {signal}"),
+            },
+            Self::TimedOut { after_ms } => {
+                write!(f, "timed out after {} s", Duration::from_millis(*after_ms).as_secs_f64())
+            }
+            Self::OutOfMemory => f.write_str("out of memory"),
+            Self::OutputLimit { bytes } => write!(f, "stopped: wrote more than {bytes} bytes"),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::CouldNotStart { program, errno } => {
+                let why = match nix::errno::Errno::from_raw(*errno) {
+                    nix::errno::Errno::ENOENT => {
+                        "not found (or its interpreter or loader is missing)".to_owned()
+                    }
+                    errno => errno.desc().to_lowercase(),
+                };
+                write!(f, "could not start {program}: {why}")
+            }
+        }
+    }
+}
+
+/// What was kept of one stream.
+///
+/// Head and tail are kept when it is longer than the cap; `bytes` always counts all of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// The beginning; everything, if nothing was left out.
+    pub head: Vec<u8>,
+    /// The end, if something was left out between it and the head.
+    pub tail: Vec<u8>,
+    /// How many bytes were written in all.
+    pub bytes: u64,
+}
+
+impl Stream {
+    /// How many bytes were left out between head and tail.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.bytes.saturating_sub((self.head.len() + self.tail.len()) as u64)
+    }
+
+    /// Everything that was kept, a gap marked in words.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut all = self.head.clone();
+        if self.left_out() > 0 {
+            all.extend_from_slice(
+                format!("\n[… {} bytes left out …]\n", self.left_out()).as_bytes(),
+            );
+        }
+        all.extend_from_slice(&self.tail);
+        all
+    }
+}
+
+/// What a run used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// From the start of the payload to its end, microseconds.
+    pub wall_us: u64,
+    /// Processor time in user and kernel mode of every process that was waited for, microseconds.
+    pub cpu_us: u64,
+    /// The most memory in use, bytes: of the sandbox where a cgroup measured it, else of its
+    /// largest process.
+    pub peak_memory: u64,
+}
+
+/// How much of one wall stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Strength {
+    /// All of it.
+    Active,
+    /// Some of it; the detail says what is missing.
+    Weaker,
+    /// Nothing; the detail says why.
+    Off,
+}
+
+/// One wall as it stood.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WallReport {
+    /// Which.
+    pub wall: Wall,
+    /// How much of it.
+    pub strength: Strength,
+    /// What it covered, or what is missing and why, in words.
+    pub detail: String,
+}
+
+/// The walls of one run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Enforced(pub Vec<WallReport>);
+
+impl Enforced {
+    /// The report of one wall.
+    #[must_use]
+    pub fn get(&self, wall: Wall) -> Option<&WallReport> {
+        self.0.iter().find(|report| report.wall == wall)
+    }
+
+    /// The walls that do not stand whole.
+    pub fn missing(&self) -> impl Iterator<Item = &WallReport> {
+        self.0.iter().filter(|report| report.strength != Strength::Active)
+    }
+}
+
+/// How a run ended, what it wrote, what it used and which walls stood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// What it wrote to its standard output.
+    pub stdout: Stream,
+    /// What it wrote to its standard error.
+    pub stderr: Stream,
+    /// What it used.
+    pub usage: Usage,
+    /// Which walls stood.
+    pub enforced: Enforced,
+}

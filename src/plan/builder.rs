@@ -1,0 +1,335 @@
+//! The only way to a [`Plan`], and what it refuses.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Access, Command, Identity, LimitError, Limits, Mount, MountKind, Plan};
+
+/// Why a plan must not be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A place in the sandbox that is no absolute path without `.` and `..`.
+    #[error("{0:?} is no place in a sandbox: it must be an absolute path without `.` and `..`")]
+    NotAbsolute(PathBuf),
+    /// Two things at one place.
+    #[error("{0:?} is named twice")]
+    Twice(PathBuf),
+    /// A mount below something that cannot have one.
+    #[error("{0:?} cannot be mounted below {1:?}")]
+    Below(PathBuf, PathBuf),
+    /// A mount onto a place that the engine makes itself.
+    #[error("nothing can be mounted at {0:?}: the sandbox makes it itself")]
+    Reserved(PathBuf),
+    /// Writable memory where only the host's files may be.
+    #[error("{0:?} cannot be writable")]
+    Writable(PathBuf),
+    /// A part of the host that no sandbox may show.
+    #[error("{0:?} of the host cannot be shown in a sandbox")]
+    Source(PathBuf),
+    /// A limit out of range.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// The payload would be root for the host.
+    #[error("a sandbox never runs as uid 0 of the host")]
+    HostRoot,
+    /// The payload would be root inside, which no step needs.
+    #[error("a sandbox never runs as uid 0, inside neither")]
+    InsideRoot,
+    /// No program.
+    #[error("there is no command to run")]
+    NoCommand,
+    /// A NUL byte, which no argument, variable or path can hold.
+    #[error("{0} contains a NUL byte")]
+    Nul(&'static str),
+    /// A hostname the kernel would refuse or a program would trip over.
+    #[error("{0:?} is no hostname")]
+    Hostname(String),
+}
+
+/// A plan before it was checked; the same fields, all public. Also the form on the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanBuilder {
+    /// The environment's name.
+    pub environment: String,
+    /// Who the payload is.
+    pub identity: Identity,
+    /// Everything in the file tree, in any order.
+    pub mounts: Vec<Mount>,
+    /// How much the payload may use.
+    pub limits: Limits,
+    /// What it may call, and which walls must stand.
+    pub access: Access,
+    /// What is run.
+    pub command: Command,
+}
+
+/// Writable memory may stand only here.
+const WRITABLE: [&str; 2] = ["/tmp", "/workspace"];
+/// Host directories that are never shown, themselves or as a whole: kernel interfaces, sockets and
+/// the root.
+const NEVER_SHOWN: [&str; 5] = ["/", "/proc", "/sys", "/dev", "/run"];
+
+impl PlanBuilder {
+    /// Checks everything and makes the plan.
+    ///
+    /// # Errors
+    /// The first thing that must not be.
+    pub fn build(mut self) -> Result<Plan, PlanError> {
+        self.check_identity()?;
+        self.limits.check()?;
+        self.check_command()?;
+        self.mounts.sort_by(|a, b| a.at.cmp(&b.at));
+        self.check_mounts()?;
+        let Self { environment, identity, mounts, limits, access, command } = self;
+        Ok(Plan { environment, identity, mounts, limits, access, command })
+    }
+
+    fn check_identity(&self) -> Result<(), PlanError> {
+        let Identity { inside, outside, hostname } = &self.identity;
+        if outside.uid == 0 {
+            return Err(PlanError::HostRoot);
+        }
+        if inside.uid == 0 {
+            return Err(PlanError::InsideRoot);
+        }
+        let fits = (1..=64).contains(&hostname.len());
+        if !fits || !hostname.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            return Err(PlanError::Hostname(hostname.clone()));
+        }
+        Ok(())
+    }
+
+    fn check_command(&self) -> Result<(), PlanError> {
+        let Command { arguments, variables, directory } = &self.command;
+        if arguments.first().is_none_or(|program| program.is_empty()) {
+            return Err(PlanError::NoCommand);
+        }
+        if arguments.iter().any(|argument| has_nul(argument)) {
+            return Err(PlanError::Nul("an argument"));
+        }
+        if variables.iter().any(|(name, value)| has_nul(name) || has_nul(value)) {
+            return Err(PlanError::Nul("an environment variable"));
+        }
+        check_place(directory)
+    }
+
+    fn check_mounts(&self) -> Result<(), PlanError> {
+        let mut seen: BTreeMap<&Path, &MountKind> = BTreeMap::new();
+        for Mount { at, kind } in &self.mounts {
+            check_place(at)?;
+            check_kind(at, kind)?;
+            for parent in at.ancestors().skip(1) {
+                let ok = match seen.get(parent) {
+                    None | Some(MountKind::Directory) => true,
+                    Some(_) => false,
+                };
+                if !ok {
+                    return Err(PlanError::Below(at.clone(), parent.to_owned()));
+                }
+            }
+            if seen.insert(at, kind).is_some() {
+                return Err(PlanError::Twice(at.clone()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_kind(at: &Path, kind: &MountKind) -> Result<(), PlanError> {
+    let made_here = |place: &str| at.starts_with(place);
+    match kind {
+        MountKind::Proc => same_place(at, "/proc"),
+        MountKind::Devices { .. } => same_place(at, "/dev"),
+        _ if made_here("/proc")
+            || made_here("/dev")
+            || made_here("/sys")
+            || at == Path::new("/") =>
+        {
+            Err(PlanError::Reserved(at.to_owned()))
+        }
+        MountKind::Tmpfs { .. } => {
+            if WRITABLE.iter().any(|place| at == Path::new(place)) {
+                Ok(())
+            } else {
+                Err(PlanError::Writable(at.to_owned()))
+            }
+        }
+        MountKind::Bind { source } => check_source(&source.path),
+        MountKind::Symlink { target } => no_nul(target),
+        MountKind::File { .. } | MountKind::Code | MountKind::Directory => Ok(()),
+    }
+}
+
+fn same_place(at: &Path, place: &str) -> Result<(), PlanError> {
+    if at == Path::new(place) { Ok(()) } else { Err(PlanError::Reserved(at.to_owned())) }
+}
+
+fn check_source(path: &Path) -> Result<(), PlanError> {
+    check_place(path)?;
+    let shown = |place: &&str| {
+        let place = Path::new(place);
+        path == place || (place != Path::new("/") && path.starts_with(place))
+    };
+    if NEVER_SHOWN.iter().any(|place| shown(&place)) {
+        return Err(PlanError::Source(path.to_owned()));
+    }
+    Ok(())
+}
+
+fn check_place(path: &Path) -> Result<(), PlanError> {
+    no_nul(path)?;
+    let bytes = path.as_os_str().as_bytes();
+    let plain = path.is_absolute()
+        && bytes.len() < 4096
+        && !bytes.windows(2).any(|pair| pair == b"//")
+        && (bytes.len() == 1 || !bytes.ends_with(b"/"))
+        && !bytes.windows(3).any(|part| part == b"/./")
+        && !bytes.ends_with(b"/.")
+        && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    if plain { Ok(()) } else { Err(PlanError::NotAbsolute(path.to_owned())) }
+}
+
+fn no_nul(path: &Path) -> Result<(), PlanError> {
+    if has_nul(path.as_os_str()) { Err(PlanError::Nul("a path")) } else { Ok(()) }
+}
+
+fn has_nul(text: &OsStr) -> bool {
+    text.as_bytes().contains(&0)
+}
+
+impl TryFrom<PlanBuilder> for Plan {
+    type Error = PlanError;
+
+    fn try_from(builder: PlanBuilder) -> Result<Self, PlanError> {
+        builder.build()
+    }
+}
+
+impl From<Plan> for PlanBuilder {
+    fn from(plan: Plan) -> Self {
+        let Plan { environment, identity, mounts, limits, access, command } = plan;
+        Self { environment, identity, mounts, limits, access, command }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FileIdentity, HostFile, Ids, ProcMode};
+    use super::*;
+    use crate::policy::{Profile, Wearer};
+
+    fn mount(at: &str, kind: MountKind) -> Mount {
+        Mount { at: PathBuf::from(at), kind }
+    }
+
+    fn bind(path: &str) -> MountKind {
+        let identity = FileIdentity { device: 1, inode: 2 };
+        MountKind::Bind {
+            source: HostFile { path: PathBuf::from(path), directory: true, identity },
+        }
+    }
+
+    const TMPFS: MountKind = MountKind::Tmpfs { size: 1 << 20, inodes: 64, mode: 0o755 };
+
+    fn builder(mounts: Vec<Mount>) -> PlanBuilder {
+        PlanBuilder {
+            environment: "shell".to_owned(),
+            identity: Identity::of(Ids { uid: 1002, gid: 1002 }),
+            mounts,
+            limits: Limits::default(),
+            access: Access {
+                profile: Profile::Default,
+                wearer: Wearer::Shell,
+                proc: ProcMode::Fresh,
+                require: Default::default(),
+            },
+            command: Command {
+                arguments: vec!["/bin/true".into()],
+                variables: BTreeMap::new(),
+                directory: PathBuf::from("/workspace"),
+            },
+        }
+    }
+
+    fn refused(at: &str, kind: MountKind) -> PlanError {
+        builder(vec![mount(at, kind)]).build().expect_err(at)
+    }
+
+    #[test]
+    fn writable_memory_stands_only_in_workspace_and_tmp() {
+        for at in ["/project", "/nix/store", "/usr", "/etc", "/workspace/x", "/run"] {
+            assert_eq!(refused(at, TMPFS), PlanError::Writable(PathBuf::from(at)));
+        }
+        builder(vec![mount("/tmp", TMPFS), mount("/workspace", TMPFS)]).build().expect("plan");
+    }
+
+    #[test]
+    fn nothing_is_mounted_over_proc_dev_sys_or_the_root() {
+        for at in ["/", "/proc", "/proc/self", "/dev", "/dev/shm", "/sys"] {
+            assert_eq!(refused(at, bind("/srv")), PlanError::Reserved(PathBuf::from(at)));
+        }
+        assert_eq!(refused("/p", MountKind::Proc), PlanError::Reserved(PathBuf::from("/p")));
+    }
+
+    #[test]
+    fn kernel_interfaces_and_the_root_of_the_host_are_never_shown() {
+        for path in ["/", "/proc", "/proc/1/root", "/sys", "/dev/shm", "/run", "/run/user/1"] {
+            assert_eq!(refused("/project", bind(path)), PlanError::Source(PathBuf::from(path)));
+        }
+    }
+
+    #[test]
+    fn places_are_absolute_and_plain() {
+        for at in ["project", "", "..", "/a/../proc", "/a/./b", "//", "/a/", "/a//b", "/a/."] {
+            assert_eq!(refused(at, bind("/srv")), PlanError::NotAbsolute(PathBuf::from(at)));
+        }
+        assert_eq!(refused("/a\0b", bind("/srv")), PlanError::Nul("a path"));
+        let long = format!("/{}", "x".repeat(4096));
+        assert!(matches!(refused(&long, bind("/srv")), PlanError::NotAbsolute(_)));
+    }
+
+    #[test]
+    fn nothing_stands_twice_or_below_another_mount() {
+        let twice = vec![mount("/project", bind("/a")), mount("/project", bind("/b"))];
+        let error = builder(twice).build().expect_err("twice");
+        assert_eq!(error, PlanError::Twice(PathBuf::from("/project")));
+        let below = vec![mount("/project/x", bind("/a")), mount("/project", bind("/b"))];
+        let error = builder(below).build().expect_err("below");
+        assert_eq!(error, PlanError::Below(PathBuf::from("/project/x"), PathBuf::from("/project")));
+    }
+
+    #[test]
+    fn host_root_is_no_identity() {
+        let mut root = builder(vec![]);
+        root.identity.outside = Ids { uid: 0, gid: 1 };
+        assert_eq!(root.build().expect_err("root"), PlanError::HostRoot);
+        let mut root = builder(vec![]);
+        root.identity.inside = Ids { uid: 0, gid: 1 };
+        assert_eq!(root.build().expect_err("root"), PlanError::InsideRoot);
+    }
+
+    #[test]
+    fn a_plan_survives_the_wire_also_with_names_that_are_no_text() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = PathBuf::from(std::ffi::OsString::from_vec(b"/srv/\xff a\nb:c\\d".to_vec()));
+        let identity = FileIdentity { device: 1, inode: 2 };
+        let source = HostFile { path: odd, directory: true, identity };
+        let plan =
+            builder(vec![mount("/project", MountKind::Bind { source })]).build().expect("ok");
+        let wire = serde_json::to_string(&plan).expect("to JSON");
+        assert_eq!(serde_json::from_str::<Plan>(&wire).expect("from JSON"), plan);
+    }
+
+    #[test]
+    fn a_plan_off_the_wire_is_checked_again() {
+        let plan = builder(vec![mount("/tmp", TMPFS)]).build().expect("plan");
+        let wire = serde_json::to_string(&plan).expect("to JSON").replace("/tmp", "/etc");
+        let error = serde_json::from_str::<Plan>(&wire).expect_err("forged");
+        assert!(error.to_string().contains("\"/etc\" cannot be writable"), "{error}");
+    }
+}
