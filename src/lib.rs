@@ -1,8 +1,13 @@
 //! A sandbox engine for language models.
+pub mod backend;
+pub mod engine;
 pub mod environment;
 pub mod kernel;
 pub mod outcome;
 pub mod plan;
+pub mod planner;
 pub mod policy;
 pub mod request;
+
 pub mod runner;
+pub mod supervisor;

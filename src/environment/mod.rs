@@ -3,6 +3,8 @@
 //! Bundled presets, artifacts that Nix built and programs found on this host all become one
 //! [`Environment`]; nobody above this floor knows which it was.
 
+pub mod catalog;
+
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;

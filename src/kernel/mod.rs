@@ -5,6 +5,7 @@
 //! [`crate::engine`]. This is the only floor where `unsafe` may stand, besides the clone call.
 
 mod clone;
+mod message;
 mod mount;
 mod network;
 mod process;
@@ -16,9 +17,11 @@ pub use mount::{
     set_private,
 };
 pub use network::loopback_up;
+pub use message::{MESSAGE_DESCRIPTORS, message_pair, receive_message, send_message};
 pub use process::{
-    claim_terminal, close_from, fork, join_new_session_keyring, pidfd_open, pidfd_signal,
-    set_affinity_all, set_thp_default,
+    claim_terminal, close_inherited, drop_bounding_set, exit_now, fork, ignore_children,
+    join_new_session_keyring, keep_only, landlock_abi, pidfd_open, pidfd_signal,
+    reset_dispositions, reset_personality, set_affinity_all, set_thp_default,
 };
 pub use seccomp::load_filter;
 

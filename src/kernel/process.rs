@@ -38,19 +38,51 @@ pub fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: libc::c_int) -> nix::Result<(
 }
 
 /// Closes every descriptor from `first` up (close_range(2), Linux 5.9).
-///
-/// # Errors
-/// `ENOSYS` before Linux 5.9.
-///
-/// # Safety
-/// Descriptors that Rust values still own are closed under them. The caller must neither use nor
-/// drop such a value afterwards; the engine calls this where only numbered descriptors remain.
-pub unsafe fn close_from(first: RawFd) -> nix::Result<()> {
-    // SAFETY: integers only; the caller answers for the owners (see above).
+fn close_from(first: RawFd) -> nix::Result<()> {
+    // SAFETY: integers only. The callers below answer for the owners.
     check(unsafe {
         libc::syscall(libc::SYS_close_range, first.cast_unsigned(), libc::c_uint::MAX, 0)
     })
     .map(drop)
+}
+
+/// Closes everything that this process inherited besides 0, 1 and 2. To be called first of all,
+/// when no Rust value owns a descriptor yet.
+///
+/// # Errors
+/// `ENOSYS` before Linux 5.9.
+pub fn close_inherited() -> nix::Result<()> {
+    close_from(3)
+}
+
+/// Where [`keep_only`] places the report pipe.
+const REPORT: RawFd = 3;
+/// Where it lifts descriptors first, clear of every target.
+const LIFTED: RawFd = 16;
+
+/// Makes `stdio` this process's 0, 1 and 2, `report` its 3 (close-on-exec), and closes everything
+/// else. Returns the owner of 3.
+///
+/// To be called by a process that ends with exec or `_exit`: whatever other value owned a
+/// descriptor must not be used again, and is never dropped.
+///
+/// # Errors
+/// `EMFILE`, `ENOSYS` before Linux 5.9.
+pub fn keep_only(stdio: [BorrowedFd<'_>; 3], report: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
+    let [stdin, stdout, stderr] = stdio;
+    let mut lifted = [-1; 4];
+    for (lifted, fd) in lifted.iter_mut().zip([stdin, stdout, stderr, report]) {
+        *lifted = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(LIFTED))?;
+    }
+    for (target, from) in (0..=REPORT).zip(lifted) {
+        let flags = if target == REPORT { libc::O_CLOEXEC } else { 0 };
+        // SAFETY: integers only; `from` is at least LIFTED, so it differs from `target`, as dup3
+        // demands. Values that owned 0..=3 are not used again: see the contract above.
+        check(libc::c_long::from(unsafe { libc::dup3(from, target, flags) }))?;
+    }
+    close_from(REPORT + 1)?;
+    // SAFETY: 3 was just placed and every other descriptor is 0, 1 or 2: nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(REPORT) })
 }
 
 /// Plain fork(2) for a process with one thread.
@@ -114,4 +146,84 @@ pub fn set_affinity_all() -> nix::Result<()> {
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
     }))
     .map(drop)
+}
+
+/// Empties the capability bounding set (capabilities(7)): every capability that this kernel has,
+/// also those that are newer than this program.
+///
+/// # Errors
+/// `EPERM` without `CAP_SETPCAP`.
+pub fn drop_bounding_set() -> nix::Result<()> {
+    for capability in 0..=63 as libc::c_ulong {
+        // SAFETY: integers only; the unused arguments are 0 as prctl(2) demands.
+        let result = check(libc::c_long::from(unsafe {
+            libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0)
+        }));
+        match result {
+            // EINVAL: the kernel has no capability of this number, nor any above it.
+            Err(Errno::EINVAL) => return Ok(()),
+            other => other?,
+        };
+    }
+    Ok(())
+}
+
+/// Gives every signal its default disposition. Those of the C library's own signals (32 and 33)
+/// cannot be set through it and are default after exec anyway.
+///
+/// # Errors
+/// Never in practice.
+pub fn reset_dispositions() -> nix::Result<()> {
+    for signal in (1..=libc::SIGRTMAX()).filter(|signal| {
+        ![libc::SIGKILL, libc::SIGSTOP].contains(signal) && !(32..libc::SIGRTMIN()).contains(signal)
+    }) {
+        // SAFETY: SIG_DFL installs no handler, so no code of ours can run in a signal context.
+        if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+            return Err(Errno::last());
+        }
+    }
+    Ok(())
+}
+
+/// The execution domain that programs expect: plain Linux, addresses randomised (personality(2)).
+///
+/// # Errors
+/// Never in practice.
+pub fn reset_personality() -> nix::Result<()> {
+    // SAFETY: an integer only.
+    check(libc::c_long::from(unsafe { libc::personality(0) })).map(drop)
+}
+
+/// The Landlock version of this kernel (landlock(7)); `None` where there is none or it is off.
+#[must_use]
+pub fn landlock_abi() -> Option<u32> {
+    const LANDLOCK_CREATE_RULESET_VERSION: libc::c_uint = 1;
+    // SAFETY: with this flag the kernel demands a null pointer and size 0 and creates nothing.
+    let version = check(unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<libc::c_void>(),
+            0_usize,
+            LANDLOCK_CREATE_RULESET_VERSION,
+        )
+    });
+    version.ok().and_then(|version| u32::try_from(version).ok())
+}
+
+/// Has the kernel reap this process's children by itself (sigaction(2), `SIG_IGN` for `SIGCHLD`).
+///
+/// # Errors
+/// Never in practice.
+pub fn ignore_children() -> nix::Result<()> {
+    // SAFETY: SIG_IGN installs no handler, so no code of ours can run in a signal context.
+    match unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) } {
+        libc::SIG_ERR => Err(Errno::last()),
+        _ => Ok(()),
+    }
+}
+
+/// Ends this process at once: no destructors, no exit handlers of the program it was forked from.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit(2) takes an integer and does not return.
+    unsafe { libc::_exit(code) }
 }

@@ -1,0 +1,65 @@
+//! Backends: who makes a sandbox out of a plan.
+
+pub mod native;
+
+use std::os::fd::OwnedFd;
+
+use crate::outcome::WallReport;
+use crate::plan::Plan;
+
+/// The descriptors that one run hands to its sandbox. All are the sandbox's own copies.
+#[derive(Debug)]
+pub struct Handover {
+    /// The payload's three streams.
+    pub stdio: [OwnedFd; 3],
+    /// The write end of the report pipe.
+    pub report: OwnedFd,
+    /// The code, if the plan has a place for it.
+    pub code: Option<OwnedFd>,
+}
+
+/// A sandbox that was started.
+#[derive(Debug)]
+pub struct Started {
+    /// Readable once nothing of the sandbox is left; signals go here.
+    pub pidfd: OwnedFd,
+    /// Walls that the sandbox itself does not report.
+    pub walls: Vec<WallReport>,
+}
+
+/// Why a backend started nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BackendError {
+    /// The plan requires a wall that this backend cannot raise here.
+    #[error("{wall} is required and cannot be had here: {reason}")]
+    Refused {
+        /// Which.
+        wall: crate::plan::Wall,
+        /// Why not, and what helps.
+        reason: String,
+    },
+    /// The launch failed.
+    #[error(transparent)]
+    Launcher(#[from] crate::engine::LauncherError),
+    /// The launch failed.
+    #[error(transparent)]
+    Step(#[from] crate::engine::StepError),
+}
+
+/// Who makes a sandbox out of a plan.
+pub trait Backend: Send + Sync + std::fmt::Debug {
+    /// Its name in settings and reports.
+    fn name(&self) -> &'static str;
+
+    /// Whether every required wall can be had.
+    ///
+    /// # Errors
+    /// The first that cannot, with what helps.
+    fn judge(&self, plan: &Plan) -> Result<(), BackendError>;
+
+    /// Starts a sandbox.
+    ///
+    /// # Errors
+    /// The launch failed; nothing runs.
+    fn start(&self, plan: Plan, handover: Handover) -> Result<Started, BackendError>;
+}

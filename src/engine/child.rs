@@ -1,0 +1,656 @@
+//! Pid 1 enacts the steps, and the payload its own last few.
+//!
+//! This code runs after the clone, in a process with one thread: ordinary Rust is allowed. It
+//! returns to nobody: it ends in [`init::run`] or in `_exit`.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, umask};
+use nix::unistd::{ForkResult, Gid, Uid, symlinkat};
+
+use super::landlock::{self, Domain};
+use super::report::{Report, StepError};
+use super::steps::{Device, Step, steps};
+use super::{Launch, init};
+use crate::kernel::{self, Attributes};
+use crate::outcome::{Strength, WallReport};
+use crate::plan::{HostFile, Identity, Limits, Plan, Wall};
+use crate::policy::{self, Arch, Program, Wearer};
+
+/// Read-only parts of the host.
+const SHOWN: Attributes = Attributes::RDONLY.and(Attributes::NOSUID).and(Attributes::NODEV);
+/// Writable memory.
+const WRITABLE: Attributes = Attributes::NOSUID.and(Attributes::NODEV);
+/// Memory that holds no program.
+const DATA: Attributes = WRITABLE.and(Attributes::NOEXEC);
+
+/// What of `/proc` speaks of the whole host and not of the sandbox: directories.
+const MASKED_DIRECTORIES: [&str; 10] =
+    ["acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "pressure", "scsi", "tty"];
+/// Likewise: files. Kernel addresses and symbols, boot parameters (they can hold secrets), the
+/// keys of every user, memory, interrupts (a side channel), disks.
+const MASKED_FILES: [&str; 26] = [
+    "buddyinfo", "cmdline", "config.gz", "consoles", "crypto", "devices", "diskstats", "dma",
+    "execdomains", "interrupts", "iomem", "ioports", "kallsyms", "kcore", "key-users", "keys",
+    "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "modules", "partitions",
+    "sched_debug", "sysrq-trigger", "timer_list",
+];
+/// More of them, apart only for the length of a line.
+const MASKED_FILES_MORE: [&str; 8] = [
+    "pagetypeinfo", "schedstat", "slabinfo", "softirqs", "swaps", "vmallocinfo", "vmstat",
+    "zoneinfo",
+];
+
+/// Namespaced limits (`/proc/sys/user`), each with its value inside: no namespace can be made,
+/// and inotify instances, which count per host user, stay few.
+const NAMESPACE_LIMITS: [(&str, &str); 3] = [
+    ("max_user_namespaces", "0"),
+    ("max_inotify_instances", "32"),
+    ("max_inotify_watches", "8192"),
+];
+
+type Done = Result<(), StepError>;
+
+/// Gives an errno its step and subject.
+trait At<T> {
+    fn at(self, step: &str, subject: impl std::fmt::Display) -> Result<T, StepError>;
+}
+
+impl<T> At<T> for nix::Result<T> {
+    fn at(self, step: &str, subject: impl std::fmt::Display) -> Result<T, StepError> {
+        self.map_err(|errno| StepError::new(step, subject, errno))
+    }
+}
+
+impl<T> At<T> for std::io::Result<T> {
+    fn at(self, step: &str, subject: impl std::fmt::Display) -> Result<T, StepError> {
+        self.map_err(|error| {
+            let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+            StepError::new(step, subject, errno)
+        })
+    }
+}
+
+/// Pid 1's state while it enacts its steps.
+struct Child<'l> {
+    launch: &'l Launch,
+    launcher: BorrowedFd<'l>,
+    control: Option<BorrowedFd<'l>>,
+    report: File,
+    root: Option<OwnedFd>,
+    limits: Vec<(File, &'static str)>,
+    walls: Vec<WallReport>,
+    domain: Domain,
+}
+
+/// What pid 1 is from here on. Never returns.
+///
+/// `launcher` names the launcher's process; `control` is its socket, if it has one.
+pub fn pid1(launch: &Launch, launcher: BorrowedFd<'_>, control: Option<BorrowedFd<'_>>) -> ! {
+    let Ok(report) = launch.report.try_clone().map(File::from) else { kernel::exit_now(1) };
+    let mut child = Child {
+        launch,
+        launcher,
+        control,
+        report,
+        root: None,
+        limits: Vec::new(),
+        walls: Vec::new(),
+        domain: Domain::default(),
+    };
+    let enacted = steps(&launch.plan).iter().try_for_each(|step| child.enact(step));
+    let error = match enacted.and_then(|()| child.start_payload()) {
+        Ok(never) => match never {},
+        Err(error) => error,
+    };
+    let sent = Report::Failed(error).send(&child.report);
+    kernel::exit_now(i32::from(sent.is_err()) + 1)
+}
+
+impl Child<'_> {
+    fn enact(&mut self, step: &Step<'_>) -> Done {
+        match step {
+            Step::LeaveLauncher => self.leave_launcher(),
+            Step::MapIds => map_ids(self.plan().identity()),
+            Step::TakeIds => take_ids(self.plan().identity()),
+            Step::DieWithLauncher => self.die_with_launcher(),
+            Step::NewSession => nix::unistd::setsid().map(drop).at("start a session", ""),
+            Step::NewKeyring => self.new_keyring(),
+            Step::LoopbackUp => kernel::loopback_up().at("bring lo up", ""),
+            Step::Hostname(name) => nix::unistd::sethostname(name).at("set the hostname", name),
+            Step::PrivateMounts => kernel::set_private().at("make all mounts private", ""),
+            Step::NewRoot { inodes } => self.new_root(*inodes),
+            Step::Directory(at) => self.directory(at),
+            Step::Symlink(at, target) => self.symlink(at, target),
+            Step::File(at, content) => self.file(at, content.as_bytes()),
+            Step::Code(at) => self.code(at),
+            Step::Bind(at, source, number) => self.bind(at, source, *number),
+            Step::Tmpfs { at, size, inodes, mode } => {
+                self.tmpfs(at, *size, *inodes, *mode, WRITABLE)
+            }
+            Step::Proc => self.proc(),
+            Step::Device(device) => self.device(device),
+            Step::DeviceLinks => self.device_links(),
+            Step::Pts => self.pts(),
+            Step::SharedMemory { size } => {
+                self.tmpfs(Path::new("/dev/shm"), *size, 4096, 0o1777, DATA)
+            }
+            Step::EnterRoot => kernel::pivot_into(self.root()?).at("enter the new root", ""),
+            Step::OpenNamespaceLimits => self.open_namespace_limits(),
+            Step::MaskProc => self.mask_proc(),
+            Step::WriteNamespaceLimits => self.write_namespace_limits(),
+            Step::SealRoot => kernel::set_attributes(self.root()?, SHOWN, false)
+                .at("make the root read-only", ""),
+            Step::FixedValues => fixed_values(),
+            Step::PlaceDescriptors => self.place_descriptors(),
+            Step::ResetSignals => kernel::reset_dispositions().at("reset signals", ""),
+            Step::Rlimits(limits) => rlimits(limits),
+            Step::DropCapabilities => drop_capabilities(),
+            Step::Undumpable => nix::sys::prctl::set_dumpable(false).at("hide pid 1", ""),
+            Step::NoNewPrivileges => {
+                nix::sys::prctl::set_no_new_privs().at("set no_new_privs", "")
+            }
+            Step::Landlock => self.landlock(),
+        }
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.launch.plan
+    }
+
+    fn root(&self) -> Result<BorrowedFd<'_>, StepError> {
+        self.root.as_ref().map(AsFd::as_fd).ok_or_else(|| {
+            StepError::new("use the new root before it was made", "", Errno::ENOTRECOVERABLE)
+        })
+    }
+
+    fn leave_launcher(&self) -> Done {
+        match self.control {
+            Some(socket) => nix::unistd::close(socket.as_raw_fd()).at("leave the launcher", ""),
+            None => Ok(()),
+        }
+    }
+
+    fn die_with_launcher(&self) -> Done {
+        let step = "die with the launcher";
+        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).at(step, "")?;
+        // Had it died before the line above, no signal would ever come. getppid() is 0 in a new
+        // PID namespace and tells nothing; a pidfd becomes readable when its process ends.
+        let mut poll = [nix::poll::PollFd::new(self.launcher, nix::poll::PollFlags::POLLIN)];
+        match nix::poll::poll(&mut poll, nix::poll::PollTimeout::ZERO).at(step, "")? {
+            0 => Ok(()),
+            _ => Err(StepError::new(step, "(it is gone)", Errno::ESRCH)),
+        }
+    }
+
+    fn new_keyring(&mut self) -> Done {
+        match kernel::join_new_session_keyring() {
+            Ok(()) => self.active(Wall::Keyring, "a session keyring of its own"),
+            // 200 keys per user: then this sandbox shares the launcher's, which is fresh too.
+            Err(Errno::EDQUOT) => {
+                self.wall(Wall::Keyring, Strength::Weaker, "the user's key quota is used up; the launcher's keyring is shared, keyctl is denied by seccomp");
+            }
+            Err(Errno::ENOSYS) => self.active(Wall::Keyring, "the kernel has no keyrings"),
+            Err(errno) => return Err(StepError::new("join a new session keyring", "", errno)),
+        }
+        Ok(())
+    }
+
+    fn new_root(&mut self, inodes: u64) -> Done {
+        let step = "make the root file system";
+        let options = [
+            ("size", "64m".to_owned()),
+            ("nr_inodes", inodes.to_string()),
+            ("mode", "0755".to_owned()),
+        ];
+        let root = kernel::new_filesystem("tmpfs", &options, WRITABLE).at(step, "")?;
+        // Attached where the host's /proc was: it exists (the id maps were just written there),
+        // nothing of the plan lies below it, and a fresh procfs is judged by the mounts *on* it.
+        let proc = open("/proc", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+            .at(step, "")?;
+        kernel::move_onto(root.as_fd(), proc.as_fd(), Path::new("")).at(step, "")?;
+        self.root = Some(root);
+        Ok(())
+    }
+
+    /// Makes the parents of `at`; returns `at` relative to the root.
+    fn parents<'p>(&self, at: &'p Path) -> Result<&'p Path, StepError> {
+        let relative = at.strip_prefix("/").unwrap_or(at);
+        let mut parent = PathBuf::new();
+        for component in relative.parent().into_iter().flat_map(Path::components) {
+            parent.push(component);
+            self.mkdir(&parent)?;
+        }
+        Ok(relative)
+    }
+
+    fn mkdir(&self, relative: &Path) -> Done {
+        match mkdirat(self.root()?, relative, Mode::from_bits_truncate(0o755)) {
+            Ok(()) | Err(Errno::EEXIST) => Ok(()),
+            Err(errno) => Err(StepError::new("make directory", relative.display(), errno)),
+        }
+    }
+
+    fn directory(&self, at: &Path) -> Done {
+        self.mkdir(self.parents(at)?)
+    }
+
+    fn symlink(&self, at: &Path, target: &Path) -> Done {
+        let relative = self.parents(at)?;
+        symlinkat(target, self.root()?, relative).at("make symbolic link", at.display())
+    }
+
+    fn create(&self, at: &Path) -> Result<File, StepError> {
+        let relative = self.parents(at)?;
+        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        openat(self.root()?, relative, flags, Mode::from_bits_truncate(0o444))
+            .map(File::from)
+            .at("make file", at.display())
+    }
+
+    fn file(&self, at: &Path, content: &[u8]) -> Done {
+        self.create(at)?.write_all(content).at("write file", at.display())
+    }
+
+    fn code(&self, at: &Path) -> Done {
+        let Some(code) = &self.launch.code else {
+            return Err(StepError::new("copy the code to", at.display(), Errno::ENODATA));
+        };
+        let mut to = self.create(at)?;
+        let step = "copy the code to";
+        let mut from = File::from(code.try_clone().at(step, at.display())?);
+        from.rewind().at(step, at.display())?;
+        std::io::copy(&mut from, &mut to).map(drop).at(step, at.display())
+    }
+
+    fn bind(&self, at: &Path, source: &HostFile, number: usize) -> Done {
+        let shown = source.path.display();
+        let tree = match self.launch.sources.get(number) {
+            Some(Some(passed)) => passed.try_clone().at("mount", &shown)?,
+            _ => open_source(source)?,
+        };
+        kernel::set_attributes(tree.as_fd(), SHOWN, true).at("mount read-only", &shown)?;
+        let relative = self.parents(at)?;
+        if source.directory {
+            self.mkdir(relative)?;
+        } else {
+            self.create(at)?;
+        }
+        kernel::move_onto(tree.as_fd(), self.root()?, relative)
+            .at("mount", format_args!("{shown} at {}", at.display()))
+    }
+
+    fn tmpfs(&self, at: &Path, size: u64, inodes: u64, mode: u32, attributes: Attributes) -> Done {
+        let step = "mount a tmpfs at";
+        let options = [
+            ("size", size.to_string()),
+            ("nr_inodes", inodes.to_string()),
+            ("mode", format!("{mode:o}")),
+        ];
+        let tree = kernel::new_filesystem("tmpfs", &options, attributes).at(step, at.display())?;
+        self.attach(&tree, at, step)
+    }
+
+    fn attach(&self, tree: &OwnedFd, at: &Path, step: &str) -> Done {
+        let relative = self.parents(at)?;
+        self.mkdir(relative)?;
+        kernel::move_onto(tree.as_fd(), self.root()?, relative).at(step, at.display())
+    }
+
+    fn proc(&self) -> Done {
+        let step = "mount a fresh procfs at";
+        let at = Path::new("/proc");
+        let tree = kernel::new_filesystem("proc", &[], DATA).at(step, at.display())?;
+        self.attach(&tree, at, step)
+    }
+
+    fn device(&self, device: &Device) -> Done {
+        let path = format!("/dev/{}", device.name);
+        let step = "mount device";
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let node = open(path.as_str(), flags, Mode::empty()).at(step, &path)?;
+        // A name is no proof: a link or a file planted at /dev/null would be shown inside
+        // (CVE-2025-31133).
+        let stat = fstat(&node).at(step, &path)?;
+        let is_device = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFCHR;
+        if !is_device || stat.st_rdev != nix::sys::stat::makedev(device.major, device.minor) {
+            return Err(StepError::new(step, format_args!("{path} (it is another device)"), Errno::ENODEV));
+        }
+        let tree = kernel::clone_tree(node.as_fd(), Path::new(""), false).at(step, &path)?;
+        let attributes = Attributes::NOSUID.and(Attributes::NOEXEC);
+        kernel::set_attributes(tree.as_fd(), attributes, false).at(step, &path)?;
+        drop(self.create(Path::new(&path))?);
+        kernel::move_onto(tree.as_fd(), self.root()?, Path::new(&path[1..])).at(step, &path)
+    }
+
+    fn device_links(&self) -> Done {
+        let links = [
+            ("/dev/fd", "/proc/self/fd"),
+            ("/dev/stdin", "/proc/self/fd/0"),
+            ("/dev/stdout", "/proc/self/fd/1"),
+            ("/dev/stderr", "/proc/self/fd/2"),
+            ("/dev/ptmx", "pts/ptmx"),
+        ];
+        links.iter().try_for_each(|(at, target)| self.symlink(Path::new(at), Path::new(target)))
+    }
+
+    fn pts(&self) -> Done {
+        let step = "mount a devpts at";
+        let at = Path::new("/dev/pts");
+        let options = [
+            ("newinstance", String::new()),
+            ("ptmxmode", "0666".to_owned()),
+            ("mode", "0620".to_owned()),
+            ("max", "64".to_owned()),
+        ];
+        let attributes = Attributes::NOSUID.and(Attributes::NOEXEC);
+        let tree = kernel::new_filesystem("devpts", &options, attributes).at(step, at.display())?;
+        self.attach(&tree, at, step)
+    }
+
+    fn open_namespace_limits(&mut self) -> Done {
+        for (name, value) in NAMESPACE_LIMITS {
+            let path = format!("/proc/sys/user/{name}");
+            match File::options().write(true).open(&path) {
+                Ok(file) => self.limits.push((file, value)),
+                // A kernel built without inotify; user namespaces it has, or we were not here.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+                Err(error) => return Err(error).at("open", path),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_namespace_limits(&mut self) -> Done {
+        for (mut file, value) in self.limits.drain(..) {
+            file.write_all(value.as_bytes()).at("limit namespaces", value)?;
+        }
+        Ok(())
+    }
+
+    /// Covers what speaks of the host by an empty read-only file or directory. Not by `/dev/null`:
+    /// a device can be written to also through a read-only mount, and a write to
+    /// `/proc/sysrq-trigger` that seems to succeed is a lie.
+    fn mask_proc(&self) -> Done {
+        let (file, directory) = (Path::new(".masked-file"), Path::new(".masked-directory"));
+        drop(self.create(&Path::new("/").join(file))?);
+        self.mkdir(directory)?;
+        for name in MASKED_FILES.iter().chain(&MASKED_FILES_MORE) {
+            self.mask(file, name)?;
+        }
+        for name in MASKED_DIRECTORIES {
+            self.mask(directory, name)?;
+        }
+        self.mask(Path::new("proc/sys"), "sys")?;
+        let root = self.root()?;
+        let step = "remove the mask's source";
+        nix::unistd::unlinkat(root, file, nix::unistd::UnlinkatFlags::NoRemoveDir).at(step, "")?;
+        nix::unistd::unlinkat(root, directory, nix::unistd::UnlinkatFlags::RemoveDir).at(step, "")
+    }
+
+    /// Covers `/proc/NAME`, where there is one, by a read-only copy of `cover`.
+    fn mask(&self, cover: &Path, name: &str) -> Done {
+        let target = Path::new("proc").join(name);
+        let step = "mask";
+        let tree = kernel::clone_tree(self.root()?, cover, true).at(step, target.display())?;
+        let attributes = SHOWN.and(Attributes::NOEXEC);
+        kernel::set_attributes(tree.as_fd(), attributes, true).at(step, target.display())?;
+        match kernel::move_onto(tree.as_fd(), self.root()?, &target) {
+            // What is not there needs no mask.
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(StepError::new(step, target.display(), errno)),
+        }
+    }
+
+    /// The payload's three streams to 0, 1, 2, the report pipe to 3, and nothing else.
+    fn place_descriptors(&mut self) -> Done {
+        self.root = None;
+        self.limits.clear();
+        let [stdin, stdout, stderr] = &self.launch.stdio;
+        let report = kernel::keep_only(
+            [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+            self.launch.report.as_fd(),
+        )
+        .at("place descriptors", "")?;
+        let closed = std::mem::replace(&mut self.report, File::from(report));
+        let _number_only = closed.into_raw_fd();
+        Ok(())
+    }
+
+    fn landlock(&mut self) -> Done {
+        let report;
+        (self.domain, report) = landlock::enter(self.plan().access(), None)?;
+        self.walls.push(report);
+        Ok(())
+    }
+
+    fn active(&mut self, wall: Wall, detail: &str) {
+        self.wall(wall, Strength::Active, detail);
+    }
+
+    fn wall(&mut self, wall: Wall, strength: Strength, detail: &str) {
+        self.walls.push(WallReport { wall, strength, detail: detail.to_owned() });
+    }
+
+    /// Forks the payload and becomes the reaper.
+    fn start_payload(&mut self) -> Result<std::convert::Infallible, StepError> {
+        let access = self.plan().access();
+        let filter = filter(access.wearer, access.profile)?;
+        let own_filter = self::filter(Wearer::Init, access.profile)?;
+        self.report_walls();
+        let walls = std::mem::take(&mut self.walls);
+        Report::Ready { walls }.send(&self.report).at("report", "")?;
+        let signals = init::block_signals().at("block signals", "")?;
+        let started = Instant::now();
+        match kernel::fork().at("start the payload", "")? {
+            ForkResult::Child => {
+                let error = payload(self.plan(), &self.domain, &filter, &self.report);
+                let _ = Report::Failed(error).send(&self.report);
+                kernel::exit_now(127)
+            }
+            ForkResult::Parent { child } => {
+                init::run(child, started, &self.report, signals, &own_filter)
+            }
+        }
+    }
+
+    fn report_walls(&mut self) {
+        let Identity { inside, outside, .. } = self.plan().identity().clone();
+        let access = self.plan().access().clone();
+        self.active(Wall::Namespaces, "user, pid, mount, network, ipc, uts, cgroup; nested ones refused");
+        self.active(
+            Wall::Identity,
+            &format!("uid {} inside is uid {} of the host", inside.uid, outside.uid),
+        );
+        self.active(Wall::Capabilities, "all five sets empty, no_new_privs set");
+        self.active(
+            Wall::Seccomp,
+            &format!("allow-list {}, profile {}", wearer_name(access.wearer), profile_name(access.profile)),
+        );
+        self.active(Wall::Mounts, "private, read-only but for sized tmpfs, nosuid, nodev");
+        self.active(Wall::Rlimits, "processes, file size, open files, locked memory, no core dumps");
+        self.walls.sort_by_key(|report| Wall::ALL.iter().position(|wall| *wall == report.wall));
+    }
+}
+
+fn wearer_name(wearer: Wearer) -> String {
+    format!("{wearer:?}").to_lowercase()
+}
+
+fn profile_name(profile: policy::Profile) -> String {
+    format!("{profile:?}").to_lowercase()
+}
+
+fn filter(wearer: Wearer, profile: policy::Profile) -> Result<Program, StepError> {
+    policy::compile(wearer, profile, Arch::native())
+        .map_err(|error| StepError::new("compile the system-call filter", error, Errno::EINVAL))
+}
+
+/// Opens a bind's source and makes sure that it is what was checked (CVE-2018-15664).
+fn open_source(source: &HostFile) -> Result<OwnedFd, StepError> {
+    let shown = source.path.display();
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = open(&source.path, flags, Mode::empty()).at("open", &shown)?;
+    let stat = fstat(&file).at("open", &shown)?;
+    if (stat.st_dev, stat.st_ino) != (source.identity.device, source.identity.inode) {
+        let changed = format!("{shown} (it was replaced after it was checked)");
+        return Err(StepError::new("open", changed, Errno::ESTALE));
+    }
+    kernel::clone_tree(file.as_fd(), Path::new(""), true).at("mount", &shown)
+}
+
+fn map_ids(identity: &Identity) -> Done {
+    let Identity { inside, outside, hostname: _ } = identity;
+    let step = "write";
+    // A process that is not dumpable does not own its files in /proc (EACCES).
+    nix::sys::prctl::set_dumpable(true).at("become dumpable", "")?;
+    let maps = [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("{} {} 1", inside.uid, outside.uid)),
+        ("/proc/self/gid_map", format!("{} {} 1", inside.gid, outside.gid)),
+    ];
+    for (path, content) in maps {
+        let mut file = File::options().write(true).open(path).at(step, path)?;
+        file.write_all(content.as_bytes()).at(step, path)?;
+    }
+    Ok(())
+}
+
+fn take_ids(identity: &Identity) -> Done {
+    let (uid, gid) = (Uid::from_raw(identity.inside.uid), Gid::from_raw(identity.inside.gid));
+    nix::unistd::setresgid(gid, gid, gid).at("become gid", gid)?;
+    nix::unistd::setresuid(uid, uid, uid).at("become uid", uid)
+}
+
+fn fixed_values() -> Done {
+    umask(Mode::from_bits_truncate(0o022));
+    kernel::reset_personality().at("reset the personality", "")?;
+    nix::sys::prctl::set_timerslack(0).at("reset the timer slack", "")?;
+    kernel::set_affinity_all().at("reset the processor affinity", "")?;
+    // EINVAL: built without huge pages.
+    match kernel::set_thp_default() {
+        Ok(()) | Err(Errno::EINVAL) => Ok(()),
+        Err(errno) => Err(StepError::new("reset huge pages", "", errno)),
+    }
+}
+
+/// Open files of one process.
+const OPEN_FILES: u64 = 4096;
+/// Memory that one process may lock, bytes: what gpg and the like need, no more.
+const LOCKED_MEMORY: u64 = 1 << 20;
+/// POSIX message queues of this user, bytes.
+const MESSAGE_QUEUES: u64 = 1 << 20;
+/// The stack that programs expect, bytes.
+const STACK: u64 = 8 << 20;
+
+fn rlimits(limits: &Limits) -> Done {
+    let Limits { memory: _, swap: _, pids, cpu_milli: _, workspace, files: _, output: _, time_ms: _ } =
+        *limits;
+    let all = [
+        // 1, not 0: with 0 the kernel still starts a core_pattern program (core(5)).
+        (Resource::RLIMIT_CORE, 1),
+        // One more for pid 1.
+        (Resource::RLIMIT_NPROC, u64::from(pids) + 1),
+        (Resource::RLIMIT_NOFILE, OPEN_FILES),
+        // One page more than the file systems hold, so that a full one says ENOSPC and only a file
+        // outside of them (a memfd) meets EFBIG.
+        (Resource::RLIMIT_FSIZE, workspace.saturating_add(4096)),
+        (Resource::RLIMIT_MEMLOCK, LOCKED_MEMORY),
+        (Resource::RLIMIT_MSGQUEUE, MESSAGE_QUEUES),
+        (Resource::RLIMIT_NICE, 0),
+        (Resource::RLIMIT_RTPRIO, 0),
+    ];
+    for (resource, value) in all {
+        limit(resource, value, value)?;
+    }
+    limit(Resource::RLIMIT_STACK, STACK, nix::sys::resource::RLIM_INFINITY)
+}
+
+/// Sets a limit, never above what this process was given.
+fn limit(resource: Resource, soft: u64, hard: u64) -> Done {
+    let step = "set limit";
+    let (_, most) = nix::sys::resource::getrlimit(resource).at(step, format_args!("{resource:?}"))?;
+    setrlimit(resource, soft.min(most), hard.min(most)).at(step, format_args!("{resource:?}"))
+}
+
+fn drop_capabilities() -> Done {
+    use caps::CapSet;
+    kernel::drop_bounding_set().at("empty the capability set", "Bounding")?;
+    for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
+        caps::clear(None, set).map_err(|error| {
+            StepError::new("empty the capability set", format_args!("{set:?} ({error})"), Errno::EPERM)
+        })?;
+    }
+    Ok(())
+}
+
+/// The payload's own steps, up to exec. Returns only when one fails.
+fn payload(plan: &Plan, domain: &Domain, filter: &Program, report: &File) -> StepError {
+    match enter_payload(plan, domain, filter) {
+        Err(error) => error,
+        Ok(()) => {
+            let (program, errno) = execute(plan);
+            let program = program.to_string_lossy().into_owned();
+            let sent = Report::NotExecuted { program, errno: errno as i32 }.send(report);
+            kernel::exit_now(if sent.is_err() { 1 } else { 127 })
+        }
+    }
+}
+
+fn enter_payload(plan: &Plan, domain: &Domain, filter: &Program) -> Done {
+    init::unblock_signals().at("unblock signals", "")?;
+    nix::unistd::setsid().map(drop).at("start a session", "")?;
+    let directory = plan.command().directory.as_path();
+    nix::unistd::chdir(directory).at("enter", directory.display())?;
+    // Nested: pid 1 lies outside of it, so no signal, no ptrace, no /proc/1.
+    landlock::enter(plan.access(), Some(domain))?;
+    // Last: the filter need not allow what the steps above call.
+    kernel::load_filter(filter).at("load the system-call filter", "")
+}
+
+/// Replaces this process by the program; returns what was tried and why it failed.
+fn execute(plan: &Plan) -> (PathBuf, Errno) {
+    let command = plan.command();
+    let c_string = |text: &OsStr| CString::new(text.as_bytes()).unwrap_or_default();
+    let arguments: Vec<CString> = command.arguments.iter().map(|text| c_string(text)).collect();
+    let variables: Vec<CString> = command
+        .variables
+        .iter()
+        .map(|(name, value)| c_string(&[name.as_os_str(), value].join(OsStr::new("="))))
+        .collect();
+    let name = command.arguments.first().map_or(OsStr::new(""), |name| name.as_os_str());
+    let mut failed = (PathBuf::from(name), Errno::ENOENT);
+    for candidate in candidates(name, command.variables.get(OsStr::new("PATH"))) {
+        let path = c_string(candidate.as_os_str());
+        let errno = match nix::unistd::execve(&path, &arguments, &variables) {
+            Ok(never) => match never {},
+            Err(errno) => errno,
+        };
+        // As execvp(3): go on looking, but remember that one was there.
+        if errno != Errno::ENOENT && errno != Errno::ENOTDIR {
+            failed = (candidate, errno);
+            if errno != Errno::EACCES {
+                break;
+            }
+        }
+    }
+    failed
+}
+
+fn candidates(name: &OsStr, path: Option<&std::ffi::OsString>) -> Vec<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return vec![PathBuf::from(name)];
+    }
+    let path = path.map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_os_str());
+    std::env::split_paths(path).map(|directory| directory.join(name)).collect()
+}
+

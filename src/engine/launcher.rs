@@ -1,0 +1,327 @@
+//! The launcher: whoever clones pid 1.
+//!
+//! [`Launcher::direct`] clones from the calling process, which must have one thread: the one-shot
+//! command line. [`Launcher::spawn`] starts this program once more as a small process that does
+//! nothing else, and speaks with it over a socket: the server.
+
+use std::io::{Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+
+use nix::errno::Errno;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use super::report::StepError;
+use super::{child, privilege};
+use crate::kernel::{self, Cloned, Namespaces};
+use crate::plan::{Ids, Plan};
+
+/// Everything that one launch needs, in one place. The descriptors are the child's copies.
+#[derive(Debug)]
+pub struct Launch {
+    /// What shall hold.
+    pub plan: Plan,
+    /// The payload's three streams.
+    pub stdio: [OwnedFd; 3],
+    /// Where pid 1 reports: the write end of a pipe.
+    pub report: OwnedFd,
+    /// The code, if the plan has a place for it.
+    pub code: Option<OwnedFd>,
+    /// Detached mounts for the plan's binds, by their order; see [`super::sources`].
+    pub sources: Vec<Option<OwnedFd>>,
+}
+
+/// A running sandbox.
+#[derive(Debug)]
+pub struct Sandbox {
+    /// Pid 1. Readable once it has ended, and then nothing of the sandbox is left.
+    pub pidfd: OwnedFd,
+}
+
+/// Why no sandbox was started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LauncherError {
+    /// The kernel refused a step.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// The launcher process is gone or speaks nonsense.
+    #[error("the launcher process {0}")]
+    Gone(String),
+}
+
+/// Whoever clones pid 1.
+#[derive(Debug)]
+pub enum Launcher {
+    /// This process.
+    Direct {
+        /// This process, for pid 1 to see whether it still lives.
+        own: OwnedFd,
+    },
+    /// A process of its own.
+    Process {
+        /// The socket to it; one request at a time.
+        socket: Mutex<OwnedFd>,
+        /// The process; it ends when the socket closes.
+        process: Child,
+    },
+}
+
+/// How this program is started to be a launcher: the first argument. The ids of its sandboxes
+/// follow; its 0 is the socket, its 1 the server's pidfd.
+pub const ARGUMENT: &str = "--launcher";
+
+impl Launcher {
+    /// Clones from this process. It must have one thread, now and at every launch. If it is root,
+    /// it gives that up for good at the first launch.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub fn direct() -> Result<Self, LauncherError> {
+        let own = kernel::pidfd_open(Pid::this())
+            .map_err(|errno| StepError::new("open a pidfd of", "this process", errno))?;
+        Ok(Self::Direct { own })
+    }
+
+    /// Starts a launcher process that becomes `outside` if it is root. Must be called on the
+    /// program's main thread, before any other is started: the launcher dies with the thread that
+    /// made it.
+    ///
+    /// # Errors
+    /// This program cannot be executed again, or the launcher could not give up root.
+    pub fn spawn(outside: Ids) -> Result<Self, LauncherError> {
+        let failed = |errno| StepError::new("start the launcher", "", errno);
+        let (ours, theirs) = kernel::message_pair().map_err(failed)?;
+        let own = kernel::pidfd_open(Pid::this()).map_err(failed)?;
+        let process = Command::new("/proc/self/exe")
+            .arg0("nix-sandbox-mcp")
+            .args([ARGUMENT, &outside.uid.to_string(), &outside.gid.to_string()])
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::from(own))
+            .spawn()
+            .map_err(|error| failed(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))?;
+        let launcher = Self::Process { socket: Mutex::new(ours), process };
+        launcher.hello()?;
+        Ok(launcher)
+    }
+
+    fn hello(&self) -> Result<(), LauncherError> {
+        match self {
+            Self::Direct { .. } => Ok(()),
+            Self::Process { socket, .. } => {
+                let socket = socket.lock().map_err(|_| gone("is in an unknown state"))?;
+                answer(&socket).map(drop)
+            }
+        }
+    }
+
+    /// The process, if there is one of its own.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Direct { .. } => None,
+            Self::Process { process, .. } => Some(process.id()),
+        }
+    }
+
+    /// Starts one sandbox. Returns as soon as pid 1 exists; what becomes of it is reported through
+    /// `launch.report`.
+    ///
+    /// # Errors
+    /// The clone was refused, or the launcher process is gone.
+    pub fn launch(&self, launch: Launch) -> Result<Sandbox, LauncherError> {
+        match self {
+            Self::Direct { own } => {
+                privilege::become_outside(launch.plan.identity().outside)?;
+                clone_pid1(&launch, own.as_fd(), None)
+            }
+            Self::Process { socket, .. } => {
+                let socket = socket.lock().map_err(|_| gone("is in an unknown state"))?;
+                send(&socket, &launch)?;
+                // The child has its own copies now; ours would keep pipes open.
+                drop(launch);
+                match answer(&socket)? {
+                    Some(pidfd) => Ok(Sandbox { pidfd }),
+                    None => Err(gone("sent no descriptor")),
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        if let Self::Process { process, .. } = self {
+            // Its sandboxes die with it.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+fn gone(how: &str) -> LauncherError {
+    LauncherError::Gone(how.to_owned())
+}
+
+fn clone_pid1(
+    launch: &Launch,
+    launcher: BorrowedFd<'_>,
+    control: Option<BorrowedFd<'_>>,
+) -> Result<Sandbox, LauncherError> {
+    match kernel::clone(Namespaces::ALL, None) {
+        Ok(Cloned::Child) => child::pid1(launch, launcher, control),
+        Ok(Cloned::Parent { pidfd, .. }) => Ok(Sandbox { pidfd }),
+        Err(errno) => Err(StepError::new("create the namespaces", "", errno).into()),
+    }
+}
+
+/// The head of a launch on the wire. The descriptors follow in this order: the plan's text, the
+/// report pipe, the three streams, the code; then, in further messages, the sources.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    code: bool,
+    /// For each bind, whether a detached mount is passed.
+    passed: usize,
+}
+
+type Answer = Result<(), StepError>;
+
+fn send(socket: &OwnedFd, launch: &Launch) -> Result<(), LauncherError> {
+    let plan = plan_text(&launch.plan)
+        .map_err(|errno| StepError::new("write down the plan", "", errno))?;
+    let head = Head { code: launch.code.is_some(), passed: launch.sources.len() };
+    let head = serde_json::to_vec(&head).map_err(|error| LauncherError::Gone(error.to_string()))?;
+    let mut fds = vec![plan.as_fd(), launch.report.as_fd()];
+    fds.extend(launch.stdio.iter().map(AsFd::as_fd));
+    fds.extend(launch.code.iter().map(AsFd::as_fd));
+    let unreached = |errno: Errno| gone(&format!("cannot be reached: {}", errno.desc()));
+    kernel::send_message(socket.as_fd(), &head, &fds).map_err(unreached)?;
+    let sources: Vec<BorrowedFd<'_>> = launch.sources.iter().flatten().map(AsFd::as_fd).collect();
+    for batch in sources.chunks(kernel::MESSAGE_DESCRIPTORS) {
+        kernel::send_message(socket.as_fd(), b"sources", batch).map_err(unreached)?;
+    }
+    Ok(())
+}
+
+fn plan_text(plan: &Plan) -> nix::Result<OwnedFd> {
+    let file = memfd_create(c"plan", MFdFlags::MFD_CLOEXEC)?;
+    let mut file = std::fs::File::from(file);
+    let text = serde_json::to_vec(plan).map_err(|_| Errno::EINVAL)?;
+    file.write_all(&text)
+        .and_then(|()| file.rewind())
+        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    Ok(file.into())
+}
+
+fn answer(socket: &OwnedFd) -> Result<Option<OwnedFd>, LauncherError> {
+    match kernel::receive_message(socket.as_fd()) {
+        Ok(Some((bytes, fds))) => {
+            let answer: Answer = serde_json::from_slice(&bytes)
+                .map_err(|error| gone(&format!("answered nonsense: {error}")))?;
+            answer?;
+            Ok(fds.into_iter().next())
+        }
+        Ok(None) => Err(gone("has ended")),
+        Err(errno) => Err(gone(&format!("cannot be heard: {}", errno.desc()))),
+    }
+}
+
+/// What the launcher process does, to its end. `arguments` are those after [`ARGUMENT`].
+///
+/// Its end is the closing of the socket, or the death of the server.
+#[must_use]
+pub fn main(arguments: &[String]) -> i32 {
+    let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned() else { return 1 };
+    let prepared = prepare(arguments);
+    let result = prepared.as_ref().map(drop).map_err(Clone::clone);
+    if reply(&socket, &result, None).is_err() {
+        return 1;
+    }
+    prepared.map_or(1, |own| serve(&socket, &own))
+}
+
+fn prepare(arguments: &[String]) -> Result<OwnedFd, StepError> {
+    let number = |at: usize| arguments.get(at).and_then(|text| text.parse().ok());
+    let (Some(uid), Some(gid)) = (number(0), number(1)) else {
+        return Err(StepError::new("start the launcher", "without ids", Errno::EINVAL));
+    };
+    let step = |name: &'static str| move |errno| StepError::new(name, "", errno);
+    privilege::become_outside(Ids { uid, gid })?;
+    die_with_server()?;
+    nix::sys::prctl::set_dumpable(false).map_err(step("hide the launcher"))?;
+    // Ended sandboxes leave no zombie: their pidfds tell all that is asked.
+    kernel::ignore_children().map_err(step("ignore ended children"))?;
+    kernel::pidfd_open(Pid::this()).map_err(step("open a pidfd of the launcher"))
+}
+
+/// After [`privilege::become_outside`]: a change of credentials clears the death signal.
+fn die_with_server() -> Result<(), StepError> {
+    let failed = |errno| StepError::new("die with the server", "", errno);
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(failed)?;
+    let stdout = std::io::stdout();
+    let mut poll = [nix::poll::PollFd::new(stdout.as_fd(), nix::poll::PollFlags::POLLIN)];
+    match nix::poll::poll(&mut poll, nix::poll::PollTimeout::ZERO).map_err(failed)? {
+        0 => Ok(()),
+        _ => Err(failed(Errno::ESRCH)),
+    }
+}
+
+fn serve(socket: &OwnedFd, own: &OwnedFd) -> i32 {
+    loop {
+        match receive(socket.as_fd()) {
+            Ok(None) => return 0,
+            Ok(Some(launch)) => {
+                let sandbox = clone_pid1(&launch, own.as_fd(), Some(socket.as_fd()));
+                let (result, pidfd) = match &sandbox {
+                    Ok(sandbox) => (Ok(()), Some(&sandbox.pidfd)),
+                    Err(LauncherError::Step(error)) => (Err(error.clone()), None),
+                    Err(error) => (Err(StepError::new(error.to_string(), "", Errno::EIO)), None),
+                };
+                if reply(socket, &result, pidfd).is_err() {
+                    return 1;
+                }
+            }
+            Err(error) => {
+                if reply(socket, &Err(error), None).is_err() {
+                    return 1;
+                }
+            }
+        }
+    }
+}
+
+fn reply(socket: &OwnedFd, answer: &Answer, pidfd: Option<&OwnedFd>) -> nix::Result<()> {
+    let bytes = serde_json::to_vec(answer).map_err(|_| Errno::EINVAL)?;
+    let fds: Vec<BorrowedFd<'_>> = pidfd.into_iter().map(AsFd::as_fd).collect();
+    kernel::send_message(socket.as_fd(), &bytes, &fds)
+}
+
+/// One launch; `None` when the server has closed the socket.
+fn receive(socket: BorrowedFd<'_>) -> Result<Option<Launch>, StepError> {
+    let step = |errno| StepError::new("receive a launch", "", errno);
+    let Some((bytes, fds)) = kernel::receive_message(socket).map_err(step)? else { return Ok(None) };
+    let head: Head = serde_json::from_slice(&bytes).map_err(|_| step(Errno::EPROTO))?;
+    let mut sources = Vec::with_capacity(head.passed.min(4096));
+    while sources.len() < head.passed {
+        let (_, batch) = kernel::receive_message(socket).map_err(step)?.ok_or(step(Errno::EPIPE))?;
+        if batch.is_empty() {
+            return Err(step(Errno::EMFILE));
+        }
+        sources.extend(batch.into_iter().map(Some));
+    }
+    let mut fds = fds.into_iter();
+    let mut next = || fds.next().ok_or(step(Errno::EMFILE));
+    let plan = std::fs::File::from(next()?);
+    let report = next()?;
+    let stdio = [next()?, next()?, next()?];
+    let code = if head.code { Some(next()?) } else { None };
+    let plan = serde_json::from_reader(std::io::BufReader::new(plan)).map_err(|error| {
+        StepError::new("read the plan", error, Errno::EINVAL)
+    })?;
+    Ok(Some(Launch { plan, stdio, report, code, sources }))
+}

@@ -1,0 +1,27 @@
+//! Enacts a [`Plan`](crate::plan::Plan): namespaces, mounts, limits, filters, and the payload.
+//!
+//! Which process runs what:
+//!
+//! | process | file | what it does |
+//! |---|---|---|
+//! | caller | [`sources`] | as root only: opens the plan's sources as detached mounts |
+//! | launcher | [`launcher`] | clones pid 1 straight into its namespaces; one thread, little memory |
+//! | pid 1 | [`steps`], [`child`] | enacts the steps in order, starts the payload |
+//! | pid 1 | [`init`] | reaps, forwards signals, reports how the payload ended |
+//! | payload | [`child`] | its last steps, then exec |
+//!
+//! The one-shot command line is caller and launcher in one. A server has a launcher process: a
+//! fork of a process with threads may run almost no code, copies a large address space, and dies
+//! with the *thread* that forked it.
+
+pub mod child;
+pub mod init;
+mod landlock;
+pub mod launcher;
+pub mod privilege;
+pub mod report;
+pub mod sources;
+pub mod steps;
+
+pub use launcher::{Launch, Launcher, LauncherError, Sandbox};
+pub use report::{Report, StepError};

@@ -1,0 +1,149 @@
+//! What a sandbox tells its supervisor: lines of JSON on a pipe that the payload never holds.
+
+use std::fmt;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::WallReport;
+
+/// A step that the kernel refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(deny_unknown_fields)]
+pub struct StepError {
+    /// What was tried, as a verb phrase: `mount read-only`.
+    pub step: String,
+    /// On what: a path, a name; empty where the step says it all.
+    pub subject: String,
+    /// The kernel's answer.
+    pub errno: i32,
+}
+
+impl StepError {
+    /// Longest subject that is told, bytes: a report line must fit one atomic pipe write.
+    const SUBJECT_MAX: usize = 1024;
+
+    /// A failed step.
+    pub fn new(step: impl Into<String>, subject: impl fmt::Display, errno: Errno) -> Self {
+        let mut subject = subject.to_string();
+        if subject.len() > Self::SUBJECT_MAX {
+            let mut end = Self::SUBJECT_MAX;
+            while !subject.is_char_boundary(end) {
+                end -= 1;
+            }
+            subject.truncate(end);
+            subject.push('…');
+        }
+        Self { step: step.into(), subject, errno: errno as i32 }
+    }
+
+    /// The kernel's answer as a value.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        Errno::from_raw(self.errno)
+    }
+}
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.step)?;
+        if !self.subject.is_empty() {
+            write!(f, " {}", self.subject)?;
+        }
+        let errno = self.errno();
+        write!(f, ": {errno:?} ({})", errno.desc())
+    }
+}
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Report {
+    /// A step failed; no payload ran.
+    Failed(StepError),
+    /// Every wall stands; the payload is started next.
+    Ready {
+        /// How the walls stand that pid 1 raised.
+        walls: Vec<WallReport>,
+    },
+    /// Every wall stands, but the program could not be executed.
+    NotExecuted {
+        /// The program.
+        program: String,
+        /// The kernel's answer.
+        errno: i32,
+    },
+    /// The payload's main process ended.
+    Ended {
+        /// As wait(2) gives it.
+        ending: Ended,
+        /// From the payload's start to its end, microseconds.
+        wall_us: u64,
+        /// Processor time of all that pid 1 waited for, microseconds.
+        cpu_us: u64,
+        /// Largest resident set of one process, bytes.
+        peak_memory: u64,
+    },
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// With an exit code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+impl Report {
+    /// Writes one line with one call, so that lines of two writers cannot mix (pipe(7)).
+    ///
+    /// # Errors
+    /// `EPIPE` when the supervisor is gone.
+    pub fn send(&self, mut to: &std::fs::File) -> std::io::Result<()> {
+        let mut line = serde_json::to_vec(self)?;
+        line.push(b'\n');
+        to.write_all(&line)
+    }
+
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// For what no sandbox of this version would send.
+    pub fn parse(line: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(line)
+    }
+}
+
+/// A fresh report pipe: read end, write end.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
+pub fn pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
+    nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_step_is_told_as_one_sentence() {
+        let error = StepError::new("mount read-only", "/nix/store/abc-python3", Errno::EPERM);
+        assert_eq!(
+            error.to_string(),
+            "mount read-only /nix/store/abc-python3: EPERM (Operation not permitted)"
+        );
+        let error = StepError::new("bring lo up", "", Errno::ENODEV);
+        assert_eq!(error.to_string(), "bring lo up: ENODEV (No such device)");
+    }
+
+    #[test]
+    fn a_long_subject_still_fits_one_atomic_write() {
+        let error = StepError::new("mount", "é".repeat(5000), Errno::EPERM);
+        assert!(serde_json::to_vec(&Report::Failed(error)).expect("json").len() < 4096);
+    }
+}

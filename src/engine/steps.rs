@@ -1,0 +1,211 @@
+//! The order of things. [`steps`] turns a plan into the list that pid 1 enacts from top to bottom.
+//!
+//! Pure: the list is a value, so its order can be tested without a kernel. Each position has its
+//! reason beside it; most are traps that were met.
+
+use std::path::{Path, PathBuf};
+
+use crate::plan::{HostFile, Limits, Mount, MountKind, Plan, ProcMode};
+
+/// One thing that pid 1 tells the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step<'p> {
+    /// Give up the launcher's socket: nothing of the launcher's may be reachable from here.
+    LeaveLauncher,
+    /// Map the one user and the one group, setgroups(2) denied.
+    MapIds,
+    /// Become the mapped ids.
+    TakeIds,
+    /// Die when the launcher dies, and see whether it already has.
+    DieWithLauncher,
+    /// A session and process group of its own.
+    NewSession,
+    /// A session keyring of its own.
+    NewKeyring,
+    /// `lo` up.
+    LoopbackUp,
+    /// The fixed hostname.
+    Hostname(&'p str),
+    /// Cut mount propagation in both directions.
+    PrivateMounts,
+    /// A tmpfs that becomes the root, attached where the host's `/proc` was.
+    NewRoot {
+        /// Files and directories.
+        inodes: u64,
+    },
+    /// An empty directory and its parents.
+    Directory(&'p Path),
+    /// A symbolic link.
+    Symlink(&'p Path, &'p Path),
+    /// A small read-only file.
+    File(&'p Path, &'p str),
+    /// The code that travels beside the plan.
+    Code(&'p Path),
+    /// A part of the host, recursively read-only. The number counts the binds of the plan.
+    Bind(&'p Path, &'p HostFile, usize),
+    /// Writable memory.
+    Tmpfs {
+        /// Where.
+        at: &'p Path,
+        /// Bytes.
+        size: u64,
+        /// Files and directories.
+        inodes: u64,
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A fresh procfs.
+    Proc,
+    /// One device of the host, checked to be the one it claims to be.
+    Device(&'static Device),
+    /// `/dev`'s symbolic links.
+    DeviceLinks,
+    /// A devpts instance of its own.
+    Pts,
+    /// Writable shared memory.
+    SharedMemory {
+        /// Bytes.
+        size: u64,
+    },
+    /// Make the new root the root and let go of the host's file tree.
+    EnterRoot,
+    /// Open the namespace limits, while they can be written.
+    OpenNamespaceLimits,
+    /// Mask what of `/proc` speaks of the whole host.
+    MaskProc,
+    /// Write the limits into the open descriptors.
+    WriteNamespaceLimits,
+    /// Make the root itself read-only.
+    SealRoot,
+    /// Known values for what else is inherited: umask, personality, timer slack, affinity.
+    FixedValues,
+    /// Only the payload's three descriptors and pid 1's own remain.
+    PlaceDescriptors,
+    /// Default dispositions.
+    ResetSignals,
+    /// Limits per process and per user.
+    Rlimits(&'p Limits),
+    /// All five capability sets empty.
+    DropCapabilities,
+    /// No process of this user may look into pid 1.
+    Undumpable,
+    /// No program gains rights by being executed.
+    NoNewPrivileges,
+    /// Pid 1's Landlock domain.
+    Landlock,
+}
+
+/// A device node of the host that every sandbox has.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name in `/dev`.
+    pub name: &'static str,
+    /// Major number.
+    pub major: u64,
+    /// Minor number.
+    pub minor: u64,
+}
+
+/// All of them. No disk, no terminal but one's own, nothing that speaks to a driver.
+pub const DEVICES: [Device; 6] = [
+    Device { name: "null", major: 1, minor: 3 },
+    Device { name: "zero", major: 1, minor: 5 },
+    Device { name: "full", major: 1, minor: 7 },
+    Device { name: "random", major: 1, minor: 8 },
+    Device { name: "urandom", major: 1, minor: 9 },
+    Device { name: "tty", major: 5, minor: 0 },
+];
+
+/// Inodes of the root besides one for each component of each place.
+const ROOT_INODES: u64 = 64;
+
+/// The steps of one launch, in order.
+#[must_use]
+pub fn steps(plan: &Plan) -> Vec<Step<'_>> {
+    let mut steps = vec![
+        Step::LeaveLauncher,
+        // Before TakeIds: until then every id is 65534 and nothing can be made on a tmpfs
+        // (EOVERFLOW).
+        Step::MapIds,
+        Step::TakeIds,
+        // After TakeIds: a change of credentials clears the death signal (prctl(2)).
+        Step::DieWithLauncher,
+        Step::NewSession,
+        Step::NewKeyring,
+        Step::LoopbackUp,
+        Step::Hostname(&plan.identity().hostname),
+        Step::PrivateMounts,
+        Step::NewRoot { inodes: root_inodes(plan) },
+    ];
+    let mut binds = 0;
+    for mount in plan.mounts() {
+        mount_steps(mount, plan.access().proc, &mut binds, &mut steps);
+    }
+    steps.push(Step::EnterRoot);
+    if plan.access().proc == ProcMode::Fresh {
+        // Open, mask, write: earlier, the masks fail (a detached mount counts as a mount
+        // namespace); later, the files are read-only (EROFS).
+        steps.extend([Step::OpenNamespaceLimits, Step::MaskProc, Step::WriteNamespaceLimits]);
+    }
+    steps.extend([
+        Step::SealRoot,
+        Step::FixedValues,
+        Step::PlaceDescriptors,
+        Step::ResetSignals,
+        // Inside the user namespace: RLIMIT_NPROC counts anew there; outside, it would count
+        // everything that this user runs.
+        Step::Rlimits(plan.limits()),
+        Step::DropCapabilities,
+        Step::Undumpable,
+        Step::NoNewPrivileges,
+        // Last: no mount succeeds under a Landlock domain.
+        Step::Landlock,
+    ]);
+    steps
+}
+
+fn mount_steps<'p>(
+    mount: &'p Mount,
+    proc: ProcMode,
+    binds: &mut usize,
+    steps: &mut Vec<Step<'p>>,
+) {
+    let at = mount.at.as_path();
+    match &mount.kind {
+        MountKind::Bind { source } => {
+            steps.push(Step::Bind(at, source, *binds));
+            *binds += 1;
+        }
+        MountKind::Symlink { target } => steps.push(Step::Symlink(at, target)),
+        MountKind::File { content } => steps.push(Step::File(at, content)),
+        MountKind::Code => steps.push(Step::Code(at)),
+        MountKind::Directory => steps.push(Step::Directory(at)),
+        MountKind::Tmpfs { size, inodes, mode } => {
+            steps.push(Step::Tmpfs { at, size: *size, inodes: *inodes, mode: *mode });
+        }
+        MountKind::Proc => match proc {
+            ProcMode::Fresh => steps.push(Step::Proc),
+            ProcMode::None => steps.push(Step::Directory(at)),
+        },
+        MountKind::Devices { shm } => {
+            steps.extend(DEVICES.iter().map(Step::Device));
+            steps.push(Step::DeviceLinks);
+            steps.push(Step::Pts);
+            steps.push(Step::SharedMemory { size: *shm });
+        }
+    }
+}
+
+fn root_inodes(plan: &Plan) -> u64 {
+    let components =
+        plan.mounts().iter().map(|mount| mount.at.components().count() as u64).sum::<u64>();
+    ROOT_INODES + components
+}
+
+/// The sources of a plan's binds, in the order in which [`Step::Bind`] counts them.
+pub fn bind_sources(plan: &Plan) -> impl Iterator<Item = (&PathBuf, &HostFile)> {
+    plan.mounts().iter().filter_map(|mount| match &mount.kind {
+        MountKind::Bind { source } => Some((&mount.at, source)),
+        _ => None,
+    })
+}

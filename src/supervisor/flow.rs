@@ -1,0 +1,160 @@
+//! One stream on its way out of a sandbox, or into it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::SupervisorError;
+use super::capture::Capture;
+use crate::outcome::Stream;
+
+/// Read at once.
+const CHUNK: usize = 64 << 10;
+/// Written at once: what a pipe that is ready to be written to takes without blocking
+/// (`PIPE_BUF`, pipe(7)). The caller's own descriptors stay in blocking mode: that is shared with
+/// whoever else holds them.
+const ATOMIC: usize = 4096;
+
+/// One stream: bytes that were read and not yet handed on, and both ends while they are open.
+#[derive(Debug)]
+pub(super) struct Flow {
+    from: Option<OwnedFd>,
+    to: Sink,
+    pending: Vec<u8>,
+    done: usize,
+}
+
+#[derive(Debug)]
+enum Sink {
+    Kept(Capture),
+    /// Out of the sandbox: what comes must arrive.
+    Outward(OwnedFd),
+    /// Into the sandbox: the payload may not care.
+    Inward(OwnedFd),
+    Closed,
+}
+
+impl Flow {
+    /// A payload's output that is kept.
+    pub(super) fn kept(from: OwnedFd, room: usize) -> Self {
+        Self::new(from, Sink::Kept(Capture::new(room)))
+    }
+
+    /// A payload's output that passes through.
+    pub(super) fn outward(from: OwnedFd, to: OwnedFd) -> Self {
+        Self::new(from, Sink::Outward(to))
+    }
+
+    /// A payload's input.
+    pub(super) fn inward(from: OwnedFd, to: OwnedFd) -> Self {
+        Self::new(from, Sink::Inward(to))
+    }
+
+    const fn new(from: OwnedFd, to: Sink) -> Self {
+        Self { from: Some(from), to, pending: Vec::new(), done: 0 }
+    }
+
+    /// How many bytes came, if they are kept.
+    pub(super) const fn kept_bytes(&self) -> u64 {
+        match &self.to {
+            Sink::Kept(capture) => capture.bytes(),
+            Sink::Outward(_) | Sink::Inward(_) | Sink::Closed => 0,
+        }
+    }
+
+    /// What was kept, if anything was to be.
+    pub(super) fn into_kept(self) -> Option<Stream> {
+        match self.to {
+            Sink::Kept(capture) => Some(capture.finish()),
+            Sink::Outward(_) | Sink::Inward(_) | Sink::Closed => None,
+        }
+    }
+
+    /// What has to happen next, if anything.
+    pub(super) fn waits_for(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
+        match &self.to {
+            Sink::Outward(to) | Sink::Inward(to) if self.done < self.pending.len() => {
+                Some((to.as_fd(), PollFlags::POLLOUT))
+            }
+            Sink::Closed => None,
+            _ => self.from.as_ref().map(|from| (from.as_fd(), PollFlags::POLLIN)),
+        }
+    }
+
+    /// Does it: one read or one write.
+    pub(super) fn pump(&mut self) -> Result<(), SupervisorError> {
+        if self.done < self.pending.len() { self.write() } else { self.read().map(drop) }
+    }
+
+    /// Reads what is there. Whether more may be.
+    fn read(&mut self) -> Result<bool, SupervisorError> {
+        let Some(from) = &self.from else { return Ok(false) };
+        self.pending.resize(CHUNK, 0);
+        self.done = 0;
+        let length = match nix::unistd::read(from, &mut self.pending) {
+            Ok(length) => length,
+            Err(Errno::EAGAIN | Errno::EINTR) => {
+                self.pending.clear();
+                return Ok(false);
+            }
+            // EIO: the other side of a terminal is gone; that is its end of file.
+            Err(Errno::EIO) => 0,
+            Err(errno) => return Err(SupervisorError::Call("read a stream", errno)),
+        };
+        self.pending.truncate(length);
+        if length == 0 {
+            self.from = None;
+            if matches!(self.to, Sink::Inward(_)) {
+                self.to = Sink::Closed;
+            }
+        }
+        if let Sink::Kept(capture) = &mut self.to {
+            capture.push(&self.pending);
+            self.pending.clear();
+        }
+        Ok(length > 0)
+    }
+
+    fn write(&mut self) -> Result<(), SupervisorError> {
+        let (Sink::Outward(to) | Sink::Inward(to)) = &self.to else {
+            self.pending.clear();
+            return Ok(());
+        };
+        let part = &self.pending[self.done..];
+        match nix::unistd::write(to, &part[..part.len().min(ATOMIC)]) {
+            Ok(length) => self.done += length,
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            // Whoever read it has gone: then whoever writes it shall know (SIGPIPE).
+            Err(Errno::EPIPE) => *self = Self { from: None, to: Sink::Closed, pending: Vec::new(), done: 0 },
+            Err(errno) => return Err(SupervisorError::Call("write a stream", errno)),
+        }
+        if self.done >= self.pending.len() {
+            self.pending.clear();
+            self.done = 0;
+        }
+        Ok(())
+    }
+
+    /// The run has ended: hands on what is still on its way. With `hurry`, nobody is waited for.
+    pub(super) fn drain(&mut self, hurry: bool) -> Result<(), SupervisorError> {
+        if matches!(self.to, Sink::Inward(_) | Sink::Closed) {
+            return Ok(());
+        }
+        loop {
+            while self.done < self.pending.len() {
+                if let Some((to, flags)) = self.waits_for() {
+                    let time = if hurry { PollTimeout::ZERO } else { PollTimeout::NONE };
+                    let ready = poll(&mut [PollFd::new(to, flags)], time);
+                    if ready == Ok(0) {
+                        return Ok(());
+                    }
+                }
+                self.write()?;
+            }
+            if !self.read()? {
+                return Ok(());
+            }
+        }
+    }
+}
