@@ -147,7 +147,10 @@ fn etc() -> [(&'static str, String); 5] {
         ("/etc/group", format!("{user}:x:{gid}:\nnogroup:x:65534:\n")),
         (
             "/etc/hosts",
-            format!("127.0.0.1 localhost {0}\n::1 localhost ip6-localhost {0}\n", Identity::HOSTNAME),
+            format!(
+                "127.0.0.1 localhost {0}\n::1 localhost ip6-localhost {0}\n",
+                Identity::HOSTNAME
+            ),
         ),
         ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".to_owned()),
         ("/etc/resolv.conf", "# no network, no name server\n".to_owned()),

@@ -106,12 +106,7 @@ pub struct Runner {
 impl Runner {
     /// A runner. `outside` are the host ids of its sandboxes.
     #[must_use]
-    pub fn new(
-        catalog: Catalog,
-        ground: Ground,
-        outside: Ids,
-        backend: Box<dyn Backend>,
-    ) -> Self {
+    pub fn new(catalog: Catalog, ground: Ground, outside: Ids, backend: Box<dyn Backend>) -> Self {
         Self { catalog, ground, outside, backend }
     }
 
@@ -161,7 +156,9 @@ impl Runner {
                 )));
             }
         }
-        let environment = self.catalog.get(&request.environment).ok_or_else(|| RunError::UnknownEnvironment { name: request.environment.clone(), known: vec![] })?;
+        let environment = self.catalog.get(&request.environment).ok_or_else(|| {
+            RunError::UnknownEnvironment { name: request.environment.clone(), known: vec![] }
+        })?;
         planner::plan(request, &environment, &self.ground, self.outside)
             .map_err(|error| RunError::caller(error.to_string()))
     }

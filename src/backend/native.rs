@@ -44,8 +44,11 @@ impl Backend for Native {
         let sources = self.sources.open(&plan)?;
         let Handover { stdio, report, code } = handover;
         let sandbox = self.launcher.launch(Launch { plan, stdio, report, code, sources })?;
-        let cgroup =
-            WallReport { wall: Wall::Cgroup, strength: Strength::Off, detail: NO_CGROUP.to_owned() };
+        let cgroup = WallReport {
+            wall: Wall::Cgroup,
+            strength: Strength::Off,
+            detail: NO_CGROUP.to_owned(),
+        };
         Ok(Started { pidfd: sandbox.pidfd, walls: vec![cgroup] })
     }
 }

@@ -39,14 +39,42 @@ const MASKED_DIRECTORIES: [&str; 10] =
 /// Likewise: files. Kernel addresses and symbols, boot parameters (they can hold secrets), the
 /// keys of every user, memory, interrupts (a side channel), disks.
 const MASKED_FILES: [&str; 26] = [
-    "buddyinfo", "cmdline", "config.gz", "consoles", "crypto", "devices", "diskstats", "dma",
-    "execdomains", "interrupts", "iomem", "ioports", "kallsyms", "kcore", "key-users", "keys",
-    "kmsg", "kpagecgroup", "kpagecount", "kpageflags", "latency_stats", "modules", "partitions",
-    "sched_debug", "sysrq-trigger", "timer_list",
+    "buddyinfo",
+    "cmdline",
+    "config.gz",
+    "consoles",
+    "crypto",
+    "devices",
+    "diskstats",
+    "dma",
+    "execdomains",
+    "interrupts",
+    "iomem",
+    "ioports",
+    "kallsyms",
+    "kcore",
+    "key-users",
+    "keys",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "latency_stats",
+    "modules",
+    "partitions",
+    "sched_debug",
+    "sysrq-trigger",
+    "timer_list",
 ];
 /// More of them, apart only for the length of a line.
 const MASKED_FILES_MORE: [&str; 8] = [
-    "pagetypeinfo", "schedstat", "slabinfo", "softirqs", "swaps", "vmallocinfo", "vmstat",
+    "pagetypeinfo",
+    "schedstat",
+    "slabinfo",
+    "softirqs",
+    "swaps",
+    "vmallocinfo",
+    "vmstat",
     "zoneinfo",
 ];
 
@@ -121,6 +149,9 @@ impl Child<'_> {
         match step {
             Step::LeaveLauncher => self.leave_launcher(),
             Step::MapIds => map_ids(self.plan().identity()),
+            Step::ForgetArguments => {
+                kernel::forget_arguments(c"init").at("forget the launcher's arguments", "")
+            }
             Step::TakeIds => take_ids(self.plan().identity()),
             Step::DieWithLauncher => self.die_with_launcher(),
             Step::NewSession => nix::unistd::setsid().map(drop).at("start a session", ""),
@@ -148,17 +179,16 @@ impl Child<'_> {
             Step::OpenNamespaceLimits => self.open_namespace_limits(),
             Step::MaskProc => self.mask_proc(),
             Step::WriteNamespaceLimits => self.write_namespace_limits(),
-            Step::SealRoot => kernel::set_attributes(self.root()?, SHOWN, false)
-                .at("make the root read-only", ""),
+            Step::SealRoot => {
+                kernel::set_attributes(self.root()?, SHOWN, false).at("make the root read-only", "")
+            }
             Step::FixedValues => fixed_values(),
             Step::PlaceDescriptors => self.place_descriptors(),
             Step::ResetSignals => kernel::reset_dispositions().at("reset signals", ""),
             Step::Rlimits(limits) => rlimits(limits),
             Step::DropCapabilities => drop_capabilities(),
             Step::Undumpable => nix::sys::prctl::set_dumpable(false).at("hide pid 1", ""),
-            Step::NoNewPrivileges => {
-                nix::sys::prctl::set_no_new_privs().at("set no_new_privs", "")
-            }
+            Step::NoNewPrivileges => nix::sys::prctl::set_no_new_privs().at("set no_new_privs", ""),
             Step::Landlock => self.landlock(),
         }
     }
@@ -215,8 +245,9 @@ impl Child<'_> {
         let root = kernel::new_filesystem("tmpfs", &options, WRITABLE).at(step, "")?;
         // Attached where the host's /proc was: it exists (the id maps were just written there),
         // nothing of the plan lies below it, and a fresh procfs is judged by the mounts *on* it.
-        let proc = open("/proc", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
-            .at(step, "")?;
+        let proc =
+            open("/proc", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
+                .at(step, "")?;
         kernel::move_onto(root.as_fd(), proc.as_fd(), Path::new("")).at(step, "")?;
         self.root = Some(root);
         Ok(())
@@ -321,9 +352,14 @@ impl Child<'_> {
         // A name is no proof: a link or a file planted at /dev/null would be shown inside
         // (CVE-2025-31133).
         let stat = fstat(&node).at(step, &path)?;
-        let is_device = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFCHR;
+        let is_device =
+            SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFCHR;
         if !is_device || stat.st_rdev != nix::sys::stat::makedev(device.major, device.minor) {
-            return Err(StepError::new(step, format_args!("{path} (it is another device)"), Errno::ENODEV));
+            return Err(StepError::new(
+                step,
+                format_args!("{path} (it is another device)"),
+                Errno::ENODEV,
+            ));
         }
         let tree = kernel::clone_tree(node.as_fd(), Path::new(""), false).at(step, &path)?;
         let attributes = Attributes::NOSUID.and(Attributes::NOEXEC);
@@ -466,7 +502,10 @@ impl Child<'_> {
     fn report_walls(&mut self) {
         let Identity { inside, outside, .. } = self.plan().identity().clone();
         let access = self.plan().access().clone();
-        self.active(Wall::Namespaces, "user, pid, mount, network, ipc, uts, cgroup; nested ones refused");
+        self.active(
+            Wall::Namespaces,
+            "user, pid, mount, network, ipc, uts, cgroup; nested ones refused",
+        );
         self.active(
             Wall::Identity,
             &format!("uid {} inside is uid {} of the host", inside.uid, outside.uid),
@@ -474,10 +513,17 @@ impl Child<'_> {
         self.active(Wall::Capabilities, "all five sets empty, no_new_privs set");
         self.active(
             Wall::Seccomp,
-            &format!("allow-list {}, profile {}", wearer_name(access.wearer), profile_name(access.profile)),
+            &format!(
+                "allow-list {}, profile {}",
+                wearer_name(access.wearer),
+                profile_name(access.profile)
+            ),
         );
         self.active(Wall::Mounts, "private, read-only but for sized tmpfs, nosuid, nodev");
-        self.active(Wall::Rlimits, "processes, file size, open files, locked memory, no core dumps");
+        self.active(
+            Wall::Rlimits,
+            "processes, file size, open files, locked memory, no core dumps",
+        );
         self.walls.sort_by_key(|report| Wall::ALL.iter().position(|wall| *wall == report.wall));
     }
 }
@@ -553,8 +599,16 @@ const MESSAGE_QUEUES: u64 = 1 << 20;
 const STACK: u64 = 8 << 20;
 
 fn rlimits(limits: &Limits) -> Done {
-    let Limits { memory: _, swap: _, pids, cpu_milli: _, workspace, files: _, output: _, time_ms: _ } =
-        *limits;
+    let Limits {
+        memory: _,
+        swap: _,
+        pids,
+        cpu_milli: _,
+        workspace,
+        files: _,
+        output: _,
+        time_ms: _,
+    } = *limits;
     let all = [
         // 1, not 0: with 0 the kernel still starts a core_pattern program (core(5)).
         (Resource::RLIMIT_CORE, 1),
@@ -578,7 +632,8 @@ fn rlimits(limits: &Limits) -> Done {
 /// Sets a limit, never above what this process was given.
 fn limit(resource: Resource, soft: u64, hard: u64) -> Done {
     let step = "set limit";
-    let (_, most) = nix::sys::resource::getrlimit(resource).at(step, format_args!("{resource:?}"))?;
+    let (_, most) =
+        nix::sys::resource::getrlimit(resource).at(step, format_args!("{resource:?}"))?;
     setrlimit(resource, soft.min(most), hard.min(most)).at(step, format_args!("{resource:?}"))
 }
 
@@ -587,7 +642,11 @@ fn drop_capabilities() -> Done {
     kernel::drop_bounding_set().at("empty the capability set", "Bounding")?;
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         caps::clear(None, set).map_err(|error| {
-            StepError::new("empty the capability set", format_args!("{set:?} ({error})"), Errno::EPERM)
+            StepError::new(
+                "empty the capability set",
+                format_args!("{set:?} ({error})"),
+                Errno::EPERM,
+            )
         })?;
     }
     Ok(())
@@ -653,4 +712,3 @@ fn candidates(name: &OsStr, path: Option<&std::ffi::OsString>) -> Vec<PathBuf> {
     let path = path.map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_os_str());
     std::env::split_paths(path).map(|directory| directory.join(name)).collect()
 }
-

@@ -53,7 +53,13 @@ pub fn unblock_signals() -> nix::Result<()> {
 }
 
 /// Watches the payload to its end and ends with it.
-pub fn run(payload: Pid, started: Instant, report: &File, signals: SignalFd, filter: &Program) -> ! {
+pub fn run(
+    payload: Pid,
+    started: Instant,
+    report: &File,
+    signals: SignalFd,
+    filter: &Program,
+) -> ! {
     for descriptor in 0..=2 {
         // The payload's streams are the payload's: EOF must not wait for pid 1.
         let _ = nix::unistd::close(descriptor);

@@ -31,7 +31,8 @@ pub(super) fn enter(
     access: &Access,
     outer: Option<&Domain>,
 ) -> Result<(Domain, WallReport), StepError> {
-    let step = if outer.is_some() { "enter the payload's Landlock domain" } else { "enter Landlock" };
+    let step =
+        if outer.is_some() { "enter the payload's Landlock domain" } else { "enter Landlock" };
     let failed = |error: RulesetError| StepError::new(step, error, Errno::EINVAL);
     let status = restrict().map_err(failed)?;
     let report = report(status, kernel::landlock_abi());
@@ -43,7 +44,8 @@ pub(super) fn enter(
 
 fn restrict() -> Result<RulesetStatus, RulesetError> {
     let read = AccessFs::from_read(NEWEST);
-    let existing = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let existing =
+        AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(NEWEST))?
@@ -65,7 +67,8 @@ fn report(status: RulesetStatus, abi: Option<u32>) -> WallReport {
     let (strength, detail) = match (status, abi) {
         (RulesetStatus::NotEnforced, _) | (_, None) => (
             Strength::Off,
-            "the kernel has no Landlock; the file system is still protected by its mounts".to_owned(),
+            "the kernel has no Landlock; the file system is still protected by its mounts"
+                .to_owned(),
         ),
         (_, Some(abi)) => {
             let open = uncovered(abi);

@@ -304,11 +304,14 @@ fn reply(socket: &OwnedFd, answer: &Answer, pidfd: Option<&OwnedFd>) -> nix::Res
 /// One launch; `None` when the server has closed the socket.
 fn receive(socket: BorrowedFd<'_>) -> Result<Option<Launch>, StepError> {
     let step = |errno| StepError::new("receive a launch", "", errno);
-    let Some((bytes, fds)) = kernel::receive_message(socket).map_err(step)? else { return Ok(None) };
+    let Some((bytes, fds)) = kernel::receive_message(socket).map_err(step)? else {
+        return Ok(None);
+    };
     let head: Head = serde_json::from_slice(&bytes).map_err(|_| step(Errno::EPROTO))?;
     let mut sources = Vec::with_capacity(head.passed.min(4096));
     while sources.len() < head.passed {
-        let (_, batch) = kernel::receive_message(socket).map_err(step)?.ok_or(step(Errno::EPIPE))?;
+        let (_, batch) =
+            kernel::receive_message(socket).map_err(step)?.ok_or(step(Errno::EPIPE))?;
         if batch.is_empty() {
             return Err(step(Errno::EMFILE));
         }
@@ -320,8 +323,7 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<Launch>, StepError> {
     let report = next()?;
     let stdio = [next()?, next()?, next()?];
     let code = if head.code { Some(next()?) } else { None };
-    let plan = serde_json::from_reader(std::io::BufReader::new(plan)).map_err(|error| {
-        StepError::new("read the plan", error, Errno::EINVAL)
-    })?;
+    let plan = serde_json::from_reader(std::io::BufReader::new(plan))
+        .map_err(|error| StepError::new("read the plan", error, Errno::EINVAL))?;
     Ok(Some(Launch { plan, stdio, report, code, sources }))
 }

@@ -17,6 +17,7 @@ pub fn become_outside(ids: Ids) -> Result<(), StepError> {
     let (uid, gid) = (Uid::from_raw(ids.uid), Gid::from_raw(ids.gid));
     let step = "give up root for";
     setgroups(&[]).map_err(|errno| StepError::new("drop root's groups", "", errno))?;
-    setresgid(gid, gid, gid).map_err(|errno| StepError::new(step, format_args!("gid {gid}"), errno))?;
+    setresgid(gid, gid, gid)
+        .map_err(|errno| StepError::new(step, format_args!("gid {gid}"), errno))?;
     setresuid(uid, uid, uid).map_err(|errno| StepError::new(step, format_args!("uid {uid}"), errno))
 }

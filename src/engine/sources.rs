@@ -80,12 +80,7 @@ impl Sources {
     }
 
     /// Shows root's files as the payload's own.
-    fn map_owner(
-        &self,
-        tree: &OwnedFd,
-        source: &HostFile,
-        outside: u32,
-    ) -> Result<(), StepError> {
+    fn map_owner(&self, tree: &OwnedFd, source: &HostFile, outside: u32) -> Result<(), StepError> {
         let owners = self.owners(outside)?;
         kernel::set_idmap(tree.as_fd(), owners.as_fd()).map_err(|errno| {
             let advice = format!(

@@ -14,6 +14,8 @@ pub enum Step<'p> {
     LeaveLauncher,
     /// Map the one user and the one group, setgroups(2) denied.
     MapIds,
+    /// Wipe the launcher's arguments and environment out of pid 1's memory.
+    ForgetArguments,
     /// Become the mapped ids.
     TakeIds,
     /// Die when the launcher dies, and see whether it already has.
@@ -127,6 +129,8 @@ pub fn steps(plan: &Plan) -> Vec<Step<'_>> {
         // Before TakeIds: until then every id is 65534 and nothing can be made on a tmpfs
         // (EOVERFLOW).
         Step::MapIds,
+        // While this process is dumpable: the bounds are shown to their owner only.
+        Step::ForgetArguments,
         Step::TakeIds,
         // After TakeIds: a change of credentials clears the death signal (prctl(2)).
         Step::DieWithLauncher,
@@ -164,12 +168,7 @@ pub fn steps(plan: &Plan) -> Vec<Step<'_>> {
     steps
 }
 
-fn mount_steps<'p>(
-    mount: &'p Mount,
-    proc: ProcMode,
-    binds: &mut usize,
-    steps: &mut Vec<Step<'p>>,
-) {
+fn mount_steps<'p>(mount: &'p Mount, proc: ProcMode, binds: &mut usize, steps: &mut Vec<Step<'p>>) {
     let at = mount.at.as_path();
     match &mount.kind {
         MountKind::Bind { source } => {

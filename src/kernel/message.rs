@@ -27,7 +27,11 @@ pub fn message_pair() -> nix::Result<(OwnedFd, OwnedFd)> {
 ///
 /// # Errors
 /// `EPIPE` when the other end is closed, `ETOOMANYREFS` with too many descriptors on their way.
-pub fn send_message(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> nix::Result<()> {
+pub fn send_message(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> nix::Result<()> {
     let fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&fds)];
     let control: &[ControlMessage<'_>] = if fds.is_empty() { &[] } else { &rights };

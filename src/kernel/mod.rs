@@ -12,15 +12,15 @@ mod process;
 mod seccomp;
 
 pub use clone::{Cloned, Namespaces, clone};
+pub use message::{MESSAGE_DESCRIPTORS, message_pair, receive_message, send_message};
 pub use mount::{
     Attributes, clone_tree, move_onto, new_filesystem, pivot_into, set_attributes, set_idmap,
     set_private,
 };
 pub use network::loopback_up;
-pub use message::{MESSAGE_DESCRIPTORS, message_pair, receive_message, send_message};
 pub use process::{
-    claim_terminal, close_inherited, drop_bounding_set, exit_now, fork, ignore_children,
-    join_new_session_keyring, keep_only, landlock_abi, pidfd_open, pidfd_signal,
+    claim_terminal, close_inherited, drop_bounding_set, exit_now, forget_arguments, fork,
+    ignore_children, join_new_session_keyring, keep_only, landlock_abi, pidfd_open, pidfd_signal,
     reset_dispositions, reset_personality, set_affinity_all, set_thp_default,
 };
 pub use seccomp::load_filter;

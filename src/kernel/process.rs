@@ -1,5 +1,6 @@
 //! Calls about processes: pidfds, descriptors, keyrings.
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
@@ -226,4 +227,38 @@ pub fn ignore_children() -> nix::Result<()> {
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: _exit(2) takes an integer and does not return.
     unsafe { libc::_exit(code) }
+}
+
+/// Overwrites the arguments and the environment that this process was started with, and names it
+/// `name`. `/proc/1/cmdline` can be read by everyone in the sandbox; the arguments of a command
+/// line hold paths of the host, its environment holds secrets.
+///
+/// To be called by pid 1, which never reads either again.
+///
+/// # Errors
+/// `/proc/self/stat` cannot be read or understood (`EIO`).
+pub fn forget_arguments(name: &CStr) -> nix::Result<()> {
+    nix::sys::prctl::set_name(name)?;
+    let stat = std::fs::read_to_string("/proc/self/stat")
+        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    // After the program's name, which may hold anything and ends with the last parenthesis, the
+    // fields are numbered from 3; 48 to 51 are the bounds of arguments and environment (proc(5)).
+    let (_, fields) = stat.rsplit_once(") ").ok_or(Errno::EIO)?;
+    let bounds: Vec<usize> =
+        fields.split(' ').skip(45).take(4).filter_map(|field| field.trim().parse().ok()).collect();
+    let [arguments, arguments_end, environment, environment_end] = bounds[..] else {
+        return Err(Errno::EIO);
+    };
+    for (from, to) in [(arguments, arguments_end), (environment, environment_end)] {
+        if from == 0 || to < from {
+            return Err(Errno::EIO);
+        }
+        // SAFETY: the kernel says that these bytes hold this process's argument and environment
+        // strings: memory of the initial stack, mapped, writable, and in this process a private
+        // copy since the fork. No Rust reference points to it: std hands out copies only.
+        unsafe {
+            std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(from), 0, to - from)
+        };
+    }
+    Ok(())
 }

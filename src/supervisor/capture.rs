@@ -70,7 +70,10 @@ mod tests {
     fn head_and_tail_are_kept_of_what_does_not() {
         for parts in [&[b"abcdefghijkl".as_slice()][..], &[b"abcdef", b"ghi", b"jkl"]] {
             let stream = capture(8, parts);
-            assert_eq!((stream.head.as_slice(), stream.tail.as_slice()), (&b"abcd"[..], &b"ijkl"[..]));
+            assert_eq!(
+                (stream.head.as_slice(), stream.tail.as_slice()),
+                (&b"abcd"[..], &b"ijkl"[..])
+            );
             assert_eq!((stream.bytes, stream.left_out()), (12, 4));
         }
     }

@@ -126,7 +126,9 @@ impl Flow {
             Ok(length) => self.done += length,
             Err(Errno::EAGAIN | Errno::EINTR) => {}
             // Whoever read it has gone: then whoever writes it shall know (SIGPIPE).
-            Err(Errno::EPIPE) => *self = Self { from: None, to: Sink::Closed, pending: Vec::new(), done: 0 },
+            Err(Errno::EPIPE) => {
+                *self = Self { from: None, to: Sink::Closed, pending: Vec::new(), done: 0 }
+            }
             Err(errno) => return Err(SupervisorError::Call("write a stream", errno)),
         }
         if self.done >= self.pending.len() {

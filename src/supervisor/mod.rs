@@ -53,7 +53,9 @@ pub enum SupervisorError {
     #[error(transparent)]
     Step(#[from] StepError),
     /// The sandbox ended before it stood, and said nothing.
-    #[error("the sandbox was killed while it was set up (by the kernel for lack of memory, or by a signal from outside)")]
+    #[error(
+        "the sandbox was killed while it was set up (by the kernel for lack of memory, or by a signal from outside)"
+    )]
     Vanished,
     /// It speaks another language.
     #[error("the sandbox reported nonsense: {0}")]
@@ -104,7 +106,8 @@ impl Watch<'_> {
         set_nonblocking(&report)?;
         let mut state = State::default();
         let started = Instant::now();
-        let watched = Loop { pidfd, report: &report, limits, cancel }.run(started, &mut state, &mut flows);
+        let watched =
+            Loop { pidfd, report: &report, limits, cancel }.run(started, &mut state, &mut flows);
         let killed = state.killed.is_some() || watched.is_err();
         let gone = kill(pidfd).and_then(|()| if killed { wait_gone(pidfd) } else { Ok(()) });
         watched.and(gone)?;
@@ -321,4 +324,3 @@ impl State {
         }
     }
 }
-
