@@ -1,5 +1,6 @@
 //! Files that must be refused, and why the author is told.
 
+use crate::policy::bpf::{self, Instruction};
 use crate::policy::{Arch, Call, Fault, PolicyError, Program, Verdict, compile_json};
 
 fn compile(files: &[(&str, &str)]) -> Result<Program, PolicyError> {
@@ -147,4 +148,35 @@ fn seccompilers_other_action_names_are_understood() {
         assert_eq!(ask(&program, 0), verdict);
         assert_eq!(ask(&program, 1), Verdict::Errno(38));
     }
+}
+
+/// The kernel would refuse to load such programs; for the interpreter they kill.
+#[test]
+fn a_program_that_no_kernel_loads_kills() {
+    let run = |code: u16, k: u32| {
+        let (jt, jf) = (0, 0);
+        let end = bpf::RETURN;
+        let allow = Verdict::Allow.word();
+        ask(
+            &Program::new(vec![
+                Instruction { code, jt, jf, k },
+                Instruction {
+                    code: end,
+                    jt,
+                    jf,
+                    k: allow,
+                },
+            ]),
+            0,
+        )
+    };
+    assert_eq!(run(bpf::LOAD, 60), Verdict::Allow);
+    assert_eq!(run(bpf::LOAD, 64), Verdict::KillProcess);
+    assert_eq!(run(bpf::LOAD, 18), Verdict::KillProcess);
+    assert_eq!(run(bpf::JUMP, 0), Verdict::Allow);
+    assert_eq!(run(bpf::JUMP, 1), Verdict::KillProcess);
+    assert_eq!(run(bpf::JUMP, u32::MAX), Verdict::KillProcess);
+    assert_eq!(run(0xffff, 0), Verdict::KillProcess);
+    assert_eq!(run(bpf::RETURN, 0x7fc0_0000), Verdict::KillProcess);
+    assert_eq!(ask(&Program::new(Vec::new()), 0), Verdict::KillProcess);
 }
