@@ -153,23 +153,13 @@ fn seccompilers_other_action_names_are_understood() {
 /// The kernel would refuse to load such programs; for the interpreter they kill.
 #[test]
 fn a_program_that_no_kernel_loads_kills() {
-    let run = |code: u16, k: u32| {
+    let one = |code, k| {
         let (jt, jf) = (0, 0);
-        let end = bpf::RETURN;
-        let allow = Verdict::Allow.word();
-        ask(
-            &Program::new(vec![
-                Instruction { code, jt, jf, k },
-                Instruction {
-                    code: end,
-                    jt,
-                    jf,
-                    k: allow,
-                },
-            ]),
-            0,
-        )
+        Instruction { code, jt, jf, k }
     };
+    let allow = one(bpf::RETURN, Verdict::Allow.word());
+    let run = |code, k| ask(&Program::new(vec![one(code, k), allow]), 0);
+
     assert_eq!(run(bpf::LOAD, 60), Verdict::Allow);
     assert_eq!(run(bpf::LOAD, 64), Verdict::KillProcess);
     assert_eq!(run(bpf::LOAD, 18), Verdict::KillProcess);
@@ -177,6 +167,24 @@ fn a_program_that_no_kernel_loads_kills() {
     assert_eq!(run(bpf::JUMP, 1), Verdict::KillProcess);
     assert_eq!(run(bpf::JUMP, u32::MAX), Verdict::KillProcess);
     assert_eq!(run(0xffff, 0), Verdict::KillProcess);
+    // SECCOMP_RET_USER_NOTIF, for which nobody here listens
     assert_eq!(run(bpf::RETURN, 0x7fc0_0000), Verdict::KillProcess);
     assert_eq!(ask(&Program::new(Vec::new()), 0), Verdict::KillProcess);
+}
+
+#[test]
+fn a_program_longer_than_the_kernel_takes_is_refused() {
+    let with_tests = |count: u32| {
+        let rules = (0..count).map(|value| {
+            let test = format!(r#"{{"index": 0, "type": "qword", "op": "eq", "val": {value}}}"#);
+            format!(r#"{{"syscall": "read", "args": [{test}], "comment": "y"}}"#)
+        });
+        file("", r#""allow""#, &rules.collect::<Vec<_>>().join(","))
+    };
+    let text = with_tests(900);
+    let length = compile(&[("a.json", &text)]).unwrap().instructions().len();
+    assert!(length > 3600 && length <= 4096, "{length}");
+    let text = with_tests(1200);
+    let result = compile(&[("a.json", &text)]);
+    assert!(matches!(result, Err(PolicyError::TooLong { instructions }) if instructions > 4096));
 }
