@@ -8,6 +8,5 @@ pub mod plan;
 pub mod planner;
 pub mod policy;
 pub mod request;
-
 pub mod runner;
 pub mod supervisor;

@@ -513,11 +513,7 @@ impl Child<'_> {
         self.active(Wall::Capabilities, "all five sets empty, no_new_privs set");
         self.active(
             Wall::Seccomp,
-            &format!(
-                "allow-list {}, profile {}",
-                wearer_name(access.wearer),
-                profile_name(access.profile)
-            ),
+            &format!("allow-list {}, profile {}", wearer_name(access.wearer), access.profile),
         );
         self.active(Wall::Mounts, "private, read-only but for sized tmpfs, nosuid, nodev");
         self.active(
@@ -530,10 +526,6 @@ impl Child<'_> {
 
 fn wearer_name(wearer: Wearer) -> String {
     format!("{wearer:?}").to_lowercase()
-}
-
-fn profile_name(profile: policy::Profile) -> String {
-    format!("{profile:?}").to_lowercase()
 }
 
 fn filter(wearer: Wearer, profile: policy::Profile) -> Result<Program, StepError> {
