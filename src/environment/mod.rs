@@ -4,10 +4,12 @@
 //! [`Environment`]; nobody above this floor knows which it was.
 
 pub mod ask;
+pub mod host;
 mod links;
 pub(crate) mod place;
 pub mod preset;
 pub mod source;
+pub mod store;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
