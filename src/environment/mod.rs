@@ -3,7 +3,9 @@
 //! Bundled presets, artifacts that Nix built and programs found on this host all become one
 //! [`Environment`]; nobody above this floor knows which it was.
 
+pub mod artifact;
 pub mod ask;
+pub mod catalog;
 pub mod host;
 mod links;
 pub(crate) mod place;
