@@ -6,3 +6,4 @@ pub mod plan;
 pub mod policy;
 pub mod request;
 pub mod runner;
+pub mod settings;
