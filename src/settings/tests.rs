@@ -300,3 +300,12 @@ fn a_flag_is_the_same_setting_as_its_variable() {
     let lookup = |name: &str| flags(name).or_else(|| variables(name));
     assert_eq!(Settings::load(&lookup, 0).expect("settings").max_runs, 3);
 }
+
+#[test]
+fn the_example_is_a_settings_file_with_the_default_limits() {
+    let file: File = toml::from_str(include_str!("../../settings.example.toml")).expect("example");
+    let mut limits = Limits { memory: 1 << 30, pids: 1, time_ms: 1, ..Limits::default() };
+    file.limits.apply(&mut limits).expect("in range");
+    assert_eq!(limits, Limits::default());
+    assert_eq!((file.profile, file.proc), (Profile::Default, ProcMode::Fresh));
+}

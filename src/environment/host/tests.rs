@@ -179,7 +179,9 @@ fn a_virtual_environment_is_shown_with_its_base_and_the_links_between() {
     let minor = root.join("uv/cpython-3.12");
     symlink(minor.join("bin/python3.12"), venv.join("bin/python")).expect("link");
     symlink("python", venv.join("bin/python3")).expect("link");
-    fs::write(venv.join("pyvenv.cfg"), format!("home = {}/bin\n", minor.display())).expect("cfg");
+    let current = root.join("uv/current");
+    symlink(&base, &current).expect("link");
+    fs::write(venv.join("pyvenv.cfg"), format!("home = {}/bin\n", current.display())).expect("cfg");
     let environment =
         attempt(&venv.join("bin/python3"), &python(), &with_path(&[])).expect("python");
     assert_eq!(environment.program, venv.join("bin/python3"));
@@ -187,6 +189,7 @@ fn a_virtual_environment_is_shown_with_its_base_and_the_links_between() {
     let expected = [
         (text(&minor), "-> cpython-3.12.1".to_owned()),
         (text(&base), text(&base)),
+        (text(&current), format!("-> {}", text(&base))),
         (text(&venv), text(&venv)),
     ];
     assert_eq!(shown(&environment.mounts), expected);
