@@ -9,4 +9,5 @@ pub mod planner;
 pub mod policy;
 pub mod request;
 pub mod runner;
+pub mod settings;
 pub mod supervisor;

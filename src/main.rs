@@ -30,8 +30,12 @@ fn main() -> ExitCode {
     } else {
         Launcher::direct().expect("direct")
     };
-    let runner =
-        Runner::new(Catalog, Ground::default(), outside, Box::new(Native::new(launcher, sources)));
+    let runner = Runner::new(
+        Catalog::load(settings.sources.clone()),
+        settings.ground(),
+        outside,
+        Box::new(Native::new(launcher, sources)),
+    );
     let capture = args.first().is_some_and(|a| a == "--json");
     if capture {
         args.remove(0);

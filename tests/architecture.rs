@@ -87,12 +87,57 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
     ("environment", &["plan", "policy", "settings"]),
     ("settings", &["plan", "policy", "environment", "planner"]),
     ("doctor", &["engine", "kernel", "plan", "policy", "outcome", "environment"]),
-    ("session", &["runner", "request", "outcome", "plan", "environment", "supervisor", "backend", "planner", "kernel"]),
-    ("runner", &["backend", "environment", "outcome", "plan", "planner", "request", "supervisor", "session"]),
+    (
+        "session",
+        &[
+            "runner",
+            "request",
+            "outcome",
+            "plan",
+            "environment",
+            "supervisor",
+            "backend",
+            "planner",
+            "kernel",
+        ],
+    ),
+    (
+        "runner",
+        &[
+            "backend",
+            "environment",
+            "outcome",
+            "plan",
+            "planner",
+            "request",
+            "supervisor",
+            "session",
+        ],
+    ),
     ("mcp", &["runner", "request", "outcome", "plan", "doctor", "environment", "session"]),
     ("cli", &["runner", "request", "outcome", "plan", "doctor", "environment", "settings"]),
     ("lib", &[]),
-    ("main", &["backend", "cli", "doctor", "engine", "environment", "kernel", "mcp", "outcome", "plan", "planner", "policy", "request", "runner", "session", "settings", "supervisor"]),
+    (
+        "main",
+        &[
+            "backend",
+            "cli",
+            "doctor",
+            "engine",
+            "environment",
+            "kernel",
+            "mcp",
+            "outcome",
+            "plan",
+            "planner",
+            "policy",
+            "request",
+            "runner",
+            "session",
+            "settings",
+            "supervisor",
+        ],
+    ),
 ];
 
 #[test]
@@ -117,8 +162,20 @@ fn imports_go_down_only() {
 fn the_words_do_no_io_and_see_no_clock() {
     let pure = ["plan", "policy", "request", "outcome", "planner"];
     let forbidden = [
-        "std::fs", "std::net", "std::process", "std::thread", "std::io", "Instant", "SystemTime",
-        "libc::", "env::var", "env::current", "File::", "Command::new", "nix::fcntl", "nix::unistd",
+        "std::fs",
+        "std::net",
+        "std::process",
+        "std::thread",
+        "std::io",
+        "Instant",
+        "SystemTime",
+        "libc::",
+        "env::var",
+        "env::current",
+        "File::",
+        "Command::new",
+        "nix::fcntl",
+        "nix::unistd",
     ];
     let mut wrong = Vec::new();
     for (path, code) in sources() {
@@ -164,7 +221,10 @@ fn a_function_fits_a_screen() {
         for (number, line) in code.lines().enumerate() {
             let indent = line.len() - line.trim_start().len();
             let head = line.trim_start();
-            if start.is_none() && (head.starts_with("fn ") || head.contains(" fn ")) && head.ends_with('{') {
+            if start.is_none()
+                && (head.starts_with("fn ") || head.contains(" fn "))
+                && head.ends_with('{')
+            {
                 start = Some((number, indent, head.to_owned()));
             } else if let Some((first, at, name)) = &start
                 && line.starts_with('}') | (indent == *at && head == "}")

@@ -59,14 +59,25 @@ fn the_walls_that_stood_are_listed_with_each_result() {
     let names: Vec<&str> = walls.iter().filter_map(|wall| wall["wall"].as_str()).collect();
     assert_eq!(
         names,
-        ["namespaces", "identity", "capabilities", "seccomp", "mounts", "rlimits", "keyring", "landlock", "cgroup"]
+        [
+            "namespaces",
+            "identity",
+            "capabilities",
+            "seccomp",
+            "mounts",
+            "rlimits",
+            "keyring",
+            "landlock",
+            "cgroup"
+        ]
     );
     for wall in &walls {
         let strength = wall["strength"].as_str().expect("strength");
         let detail = wall["detail"].as_str().expect("detail");
         assert!(["active", "weaker", "off"].contains(&strength));
         assert!(!detail.is_empty());
-        let required = !["landlock", "cgroup", "keyring"].contains(&wall["wall"].as_str().expect("wall"));
+        let required =
+            !["landlock", "cgroup", "keyring"].contains(&wall["wall"].as_str().expect("wall"));
         assert!(!required || strength == "active", "{wall}");
     }
 }

@@ -8,7 +8,18 @@ fn the_root_holds_only_what_the_sandbox_makes() {
     needs!(Userns);
     let ran = sh("ls /");
     let known = [
-        "bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "proc", "sbin", "tmp", "usr",
+        "bin",
+        "dev",
+        "etc",
+        "lib",
+        "lib32",
+        "lib64",
+        "libx32",
+        "nix",
+        "proc",
+        "sbin",
+        "tmp",
+        "usr",
         "workspace",
     ];
     assert!(ran.stdout.lines().all(|name| known.contains(&name)), "{}", ran.stdout);
@@ -20,15 +31,18 @@ fn nothing_of_the_host_s_homes_and_no_etc_shadow() {
     let ran = sh("for f in /etc/shadow /root /home /run /var /mnt /media /boot /sys /srv /opt \
                   /nix/var /etc/ssh /etc/nix /run/user /var/run/docker.sock; do \
                   [ -e $f ] && echo \"$f is there\"; done; ls /etc");
-    let known = ["alternatives", "group", "hosts", "ld.so.cache", "nsswitch.conf", "passwd", "resolv.conf"];
+    let known =
+        ["alternatives", "group", "hosts", "ld.so.cache", "nsswitch.conf", "passwd", "resolv.conf"];
     assert!(ran.stdout.lines().all(|name| known.contains(&name)), "{}", ran.stdout);
 }
 
 #[test]
 fn writing_anywhere_but_workspace_tmp_dev_shm_fails_with_erofs_or_eacces() {
     needs!(Userns);
-    let ran = sh("for d in / /etc /usr /usr/bin /bin /lib /dev /dev/pts /proc /proc/sys/kernel; do \
-                  touch $d/x 2>&1; done; for d in /workspace /tmp /dev/shm; do touch $d/x && echo $d; done");
+    let ran = sh(
+        "for d in / /etc /usr /usr/bin /bin /lib /dev /dev/pts /proc /proc/sys/kernel; do \
+                  touch $d/x 2>&1; done; for d in /workspace /tmp /dev/shm; do touch $d/x && echo $d; done",
+    );
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert_eq!(&lines[lines.len() - 3..], ["/workspace", "/tmp", "/dev/shm"]);
     for line in &lines[..lines.len() - 3] {
@@ -43,9 +57,11 @@ fn writing_anywhere_but_workspace_tmp_dev_shm_fails_with_erofs_or_eacces() {
 #[test]
 fn what_of_proc_speaks_of_the_whole_host_is_masked() {
     needs!(Userns);
-    let ran = sh("for f in kallsyms modules iomem ioports config.gz interrupts diskstats partitions \
+    let ran = sh(
+        "for f in kallsyms modules iomem ioports config.gz interrupts diskstats partitions \
                   keys key-users cmdline timer_list sched_debug kcore kmsg vmallocinfo slabinfo; do \
-                  [ -e /proc/$f ] && wc -c </proc/$f; done; ls /proc/irq /proc/bus /proc/fs /proc/tty 2>/dev/null | grep -v :");
+                  [ -e /proc/$f ] && wc -c </proc/$f; done; ls /proc/irq /proc/bus /proc/fs /proc/tty 2>/dev/null | grep -v :",
+    );
     assert!(ran.stdout.lines().all(|line| line == "0" || line.is_empty()), "{}", ran.stdout);
 }
 
@@ -63,7 +79,8 @@ fn kernel_knobs_cannot_be_written() {
 #[test]
 fn dev_is_our_own_and_minimal() {
     needs!(Userns);
-    let ran = sh("ls /dev; stat -c '%a %U' /dev; echo hi >/dev/null && head -c 4 /dev/zero | wc -c; \
+    let ran =
+        sh("ls /dev; stat -c '%a %U' /dev; echo hi >/dev/null && head -c 4 /dev/zero | wc -c; \
                   (echo x >/dev/full) 2>&1; stat -f -c %T /dev/shm /dev/pts");
     assert_eq!(
         ran.stdout,
@@ -109,8 +126,10 @@ fn workspace_and_tmp_are_sized_and_their_files_counted() {
 #[test]
 fn sh_and_env_are_where_scripts_look_for_them() {
     needs!(Userns);
-    let ran = sh("cd; printf '#!/usr/bin/env sh\\necho from env\\n' >a; printf '#!/bin/sh\\necho from sh\\n' >b; \
-                  chmod +x a b; ./a; ./b");
+    let ran = sh(
+        "cd; printf '#!/usr/bin/env sh\\necho from env\\n' >a; printf '#!/bin/sh\\necho from sh\\n' >b; \
+                  chmod +x a b; ./a; ./b",
+    );
     assert_eq!(ran.stdout, "from env\nfrom sh\n", "{}", ran.stderr);
 }
 

@@ -123,9 +123,22 @@ fn the_environment_is_exactly_the_documented_allow_list() {
     needs!(Userns);
     let mut command = command();
     for name in [
-        "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SSH_AUTH_SOCK", "LD_PRELOAD_X",
-        "PYTHONSTARTUP", "NODE_OPTIONS", "BASH_ENV", "ENV", "PERL5OPT", "GIT_DIR", "HTTP_PROXY",
-        "DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "NIX_PATH",
+        "OPENAI_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "GITHUB_TOKEN",
+        "SSH_AUTH_SOCK",
+        "LD_PRELOAD_X",
+        "PYTHONSTARTUP",
+        "NODE_OPTIONS",
+        "BASH_ENV",
+        "ENV",
+        "PERL5OPT",
+        "GIT_DIR",
+        "HTTP_PROXY",
+        "DISPLAY",
+        "XDG_RUNTIME_DIR",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "NIX_PATH",
     ] {
         command.env(name, "secret-of-the-host");
     }

@@ -6,8 +6,10 @@ use crate::support::{code, exec_with, sh};
 #[test]
 fn a_full_workspace_says_enospc() {
     needs!(Userns);
-    let ran = sh("dd if=/dev/zero of=/workspace/x bs=1M count=400 2>&1 | tail -1; stat -c %s /workspace/x; \
-                  dd if=/dev/zero of=/tmp/x bs=1M count=400 2>&1 | grep -c 'No space left'");
+    let ran = sh(
+        "dd if=/dev/zero of=/workspace/x bs=1M count=400 2>&1 | tail -1; stat -c %s /workspace/x; \
+                  dd if=/dev/zero of=/tmp/x bs=1M count=400 2>&1 | grep -c 'No space left'",
+    );
     assert!(ran.stdout.ends_with("268435456\n1\n"), "{}", ran.stdout);
 }
 

@@ -8,7 +8,9 @@ use crate::support::{code, sh};
 #[test]
 fn there_is_no_interface_but_lo_and_it_is_up() {
     needs!(Userns);
-    let ran = sh("tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '; grep -c 00000000000000000000000000000001 /proc/net/if_inet6");
+    let ran = sh(
+        "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '; grep -c 00000000000000000000000000000001 /proc/net/if_inet6",
+    );
     assert_eq!(ran.stdout, "lo\n1\n", "{}", ran.stderr);
 }
 
@@ -29,8 +31,7 @@ fn the_outside_is_unreachable_at_once_and_names_do_not_resolve() {
           print(socket.getaddrinfo('localhost', 80)[0][4][0] in ('127.0.0.1', '::1'))\n",
     );
     assert_eq!(
-        ran.stdout,
-        "ENETUNREACH\nENETUNREACH\nENETUNREACH\nENETUNREACH\nno name\nTrue\n",
+        ran.stdout, "ENETUNREACH\nENETUNREACH\nENETUNREACH\nENETUNREACH\nno name\nTrue\n",
         "{}",
         ran.stderr
     );

@@ -27,9 +27,14 @@ fn the_project_can_be_read_and_not_be_changed() {
     );
     assert!(ran.stdout.starts_with("content"), "{ran:?}");
     assert!(!ran.stdout.contains("did:"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("Read-only file system") || ran.stdout.contains("Permission denied"));
+    assert!(
+        ran.stdout.contains("Read-only file system") || ran.stdout.contains("Permission denied")
+    );
     let after = fs::metadata(project.path().join("file")).expect("metadata");
-    assert_eq!((before.mtime(), before.mode(), before.len()), (after.mtime(), after.mode(), after.len()));
+    assert_eq!(
+        (before.mtime(), before.mode(), before.len()),
+        (after.mtime(), after.mode(), after.len())
+    );
     assert_eq!(fs::read_dir(project.path()).expect("list").count(), 2);
 }
 
@@ -57,7 +62,15 @@ fn symbolic_links_in_the_project_lead_nowhere_outside() {
 fn odd_names_are_shown_like_any_other() {
     needs!(Userns);
     let parent = directory();
-    for name in [&b"with space"[..], b"new\nline", b"co:lon", b"back\\slash", b"no\xfftext", b"-dash", b"q\"'$(id)"] {
+    for name in [
+        &b"with space"[..],
+        b"new\nline",
+        b"co:lon",
+        b"back\\slash",
+        b"no\xfftext",
+        b"-dash",
+        b"q\"'$(id)",
+    ] {
         let path = parent.path().join(std::ffi::OsString::from_vec(name.to_vec()));
         fs::create_dir(&path).expect("directory");
         fs::write(path.join("f"), "seen").expect("file");
@@ -85,8 +98,23 @@ fn a_bad_project_place_is_refused_at_start_by_name() {
     let project = directory();
     let long = format!("/{}", "x".repeat(4096));
     for place in [
-        "/", "/proc", "/proc/self", "/dev", "/sys", "/etc", "/nix", "/nix/store", "/workspace", "/tmp",
-        "..", "project", "/a/../proc", "", "//", "/project/../../etc", &long,
+        "/",
+        "/proc",
+        "/proc/self",
+        "/dev",
+        "/sys",
+        "/etc",
+        "/nix",
+        "/nix/store",
+        "/workspace",
+        "/tmp",
+        "..",
+        "project",
+        "/a/../proc",
+        "",
+        "//",
+        "/project/../../etc",
+        &long,
     ] {
         let mut command = command();
         command.env("PROJECT_DIR", project.path()).env("PROJECT_MOUNT", place);
@@ -106,8 +134,17 @@ fn a_bad_project_directory_is_refused_at_start_by_name() {
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("fifo");
     let home = std::env::var_os("HOME").unwrap_or_else(|| "/root".into());
     for place in [
-        Path::new("/"), Path::new("/proc"), Path::new("/sys"), Path::new("/dev"), Path::new("/run"),
-        Path::new("/nix"), Path::new("/no/such/place"), Path::new("relative"), Path::new(""), &file, &fifo,
+        Path::new("/"),
+        Path::new("/proc"),
+        Path::new("/sys"),
+        Path::new("/dev"),
+        Path::new("/run"),
+        Path::new("/nix"),
+        Path::new("/no/such/place"),
+        Path::new("relative"),
+        Path::new(""),
+        &file,
+        &fifo,
         Path::new(&home),
     ] {
         let mut command = command();
@@ -131,7 +168,8 @@ fn as_root_a_project_that_only_root_can_reach_and_read_is_shown() {
     fs::set_permissions(&project, fs::Permissions::from_mode(0o700)).expect("mode");
     fs::write(project.join("f"), "seen").expect("file");
     fs::set_permissions(project.join("f"), fs::Permissions::from_mode(0o600)).expect("mode");
-    let ran = in_project(&project, "cat /project/f; stat -c %U /project/f; (echo x >/project/f) 2>&1");
+    let ran =
+        in_project(&project, "cat /project/f; stat -c %U /project/f; (echo x >/project/f) 2>&1");
     assert!(ran.stdout.starts_with("seensandbox\n"), "{ran:?}");
     assert_eq!(fs::read_to_string(project.join("f")).expect("f"), "seen");
 }
@@ -148,7 +186,10 @@ fn as_root_the_sandbox_of_another_s_project_runs_as_its_owner() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("mode");
     std::os::unix::fs::chown(project.path(), Some(64007), Some(64008)).expect("chown");
     std::os::unix::fs::chown(&file, Some(64007), Some(64008)).expect("chown");
-    let ran = in_project(project.path(), "cat /project/f; stat -c ' %U %G' /project/f; cat /proc/self/uid_map");
+    let ran = in_project(
+        project.path(),
+        "cat /project/f; stat -c ' %U %G' /project/f; cat /proc/self/uid_map",
+    );
     assert!(ran.stdout.starts_with("seen sandbox sandbox\n"), "{ran:?}");
     assert!(ran.stdout.contains("64007"), "{ran:?}");
 }

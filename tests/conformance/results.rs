@@ -68,7 +68,11 @@ fn invalid_utf_8_and_nul_come_back_exact_as_base64() {
 #[test]
 fn both_streams_are_drained_at_once() {
     needs!(Userns);
-    let ran = code("shell", &[], b"head -c 200000 /dev/zero | tr '\\0' e >&2; head -c 200000 /dev/zero | tr '\\0' o; exit 3");
+    let ran = code(
+        "shell",
+        &[],
+        b"head -c 200000 /dev/zero | tr '\\0' e >&2; head -c 200000 /dev/zero | tr '\\0' o; exit 3",
+    );
     assert_eq!(ran.code, 3);
     assert_eq!((ran.stdout.len(), ran.stderr.len()), (200_000, 200_000));
 }
@@ -76,7 +80,8 @@ fn both_streams_are_drained_at_once() {
 #[test]
 fn exec_passes_three_mebibytes_through_unchanged() {
     needs!(Userns);
-    let data: Vec<u8> = (0..3 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let data: Vec<u8> =
+        (0..3 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let mut command = command();
     command.args(["exec", "--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("start");
