@@ -21,7 +21,7 @@ use rmcp::service::{RequestContext, serve_directly};
 use rmcp::transport::Transport;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
@@ -331,7 +331,7 @@ impl Transport<RoleServer> for Talk {
                 }
                 Ok(None) => {}
                 // An output that has gone is told by the wire.
-                Err(answer) => drop(self.write(&answer).await),
+                Err(answer) => drop(self.pen.write(answer).await),
             }
         }
         self.unanswered.none().await;
@@ -344,9 +344,8 @@ impl Transport<RoleServer> for Talk {
     }
 }
 
-/// A line → a message; nothing, if the line is blank or a notification that nobody understands; the
-/// answer, if it is something else.
-fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Box<ServerJsonRpcMessage>> {
+/// A line → a message; nothing, if the line is blank; the answer, if it is something else.
+fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Vec<u8>> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii();
     if line.is_empty() {
         return Ok(None);
@@ -357,18 +356,19 @@ fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Box<ServerJsonRpcM
     };
     // Some JSON cannot be kept, such as a string with a lone surrogate, but its id can be.
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(line) {
-        return Err(failure(ErrorCode::PARSE_ERROR, format!("this is no JSON: {error}"), None));
+        return Err(failure(ErrorCode::PARSE_ERROR, &format!("this is no JSON: {error}"), None));
     }
     let message = format!("this is no request of the protocol: {error}");
-    Err(failure(ErrorCode::INVALID_REQUEST, message, id::of(line)))
+    Err(failure(ErrorCode::INVALID_REQUEST, &message, id::of(line)))
 }
 
-fn too_long(id: Option<Value>) -> Box<ServerJsonRpcMessage> {
+fn too_long(id: Option<Value>) -> Vec<u8> {
     let message = format!("the message is too long: at most {MAX_LINE} bytes are taken");
-    failure(ErrorCode::INVALID_REQUEST, message, id)
+    failure(ErrorCode::INVALID_REQUEST, &message, id)
 }
 
-fn failure(code: ErrorCode, message: String, id: Option<Value>) -> Box<ServerJsonRpcMessage> {
-    let id = id.and_then(|id| serde_json::from_value(id).ok());
-    Box::new(ServerJsonRpcMessage::error(ErrorData::new(code, message, None), id))
+/// An error as a line. By hand, because rmcp leaves out the id where JSON-RPC wants a null.
+fn failure(code: ErrorCode, message: &str, id: Option<Value>) -> Vec<u8> {
+    let error = json!({"code": code.0, "message": message});
+    format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "error": error})).into_bytes()
 }
