@@ -317,7 +317,7 @@ impl Transport<RoleServer> for Talk {
         while let Some(lines) = &mut self.lines {
             let read = match lines.recv().await {
                 Some(Line::Whole(line)) => parse(&line),
-                Some(Line::TooLong(id)) => Err(too_long(id)),
+                Some(Line::TooLong(id)) => Err(too_long(id.as_ref())),
                 None => {
                     self.lines = None;
                     self.ended.notify_one();
@@ -359,16 +359,16 @@ fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Vec<u8>> {
         return Err(failure(ErrorCode::PARSE_ERROR, &format!("this is no JSON: {error}"), None));
     }
     let message = format!("this is no request of the protocol: {error}");
-    Err(failure(ErrorCode::INVALID_REQUEST, &message, id::of(line)))
+    Err(failure(ErrorCode::INVALID_REQUEST, &message, id::of(line).as_ref()))
 }
 
-fn too_long(id: Option<Value>) -> Vec<u8> {
+fn too_long(id: Option<&Value>) -> Vec<u8> {
     let message = format!("the message is too long: at most {MAX_LINE} bytes are taken");
     failure(ErrorCode::INVALID_REQUEST, &message, id)
 }
 
 /// An error as a line. By hand, because rmcp leaves out the id where JSON-RPC wants a null.
-fn failure(code: ErrorCode, message: &str, id: Option<Value>) -> Vec<u8> {
+fn failure(code: ErrorCode, message: &str, id: Option<&Value>) -> Vec<u8> {
     let error = json!({"code": code.0, "message": message});
     format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "error": error})).into_bytes()
 }

@@ -301,14 +301,7 @@ def test_after_the_end_of_input_long_runs_are_ended():
 
 
 def test_a_client_that_has_gone_ends_all_at_once():
-    with Server(VERSIONS[2]) as server:
-        sleeper = Sleeper()
-        server.start(1, sleeper.code, timeout=60)
-        process = sleeper.started()
-        # The reader holds another end of the output: a new server whose output nobody else holds.
-        server.process.kill()
-        assert_dies(process)
-    ours, theirs = os.pipe()
+    ours, theirs = os.pipe()  # nobody but the server holds the other end
     with subprocess.Popen([SERVER, "--stdio"], stdin=subprocess.PIPE, stdout=theirs) as process:
         os.close(theirs)
         sleeper = Sleeper()
@@ -324,6 +317,15 @@ def test_a_client_that_has_gone_ends_all_at_once():
         assert_dies(child)
         assert process.wait(PATIENCE) == 0
         assert time.monotonic() - since < 1.5, time.monotonic() - since
+
+
+def test_a_killed_server_leaves_nothing():
+    with Server(VERSIONS[2]) as server:
+        sleeper = Sleeper()
+        server.start(1, sleeper.code, timeout=60)
+        process = sleeper.started()
+        server.process.kill()
+        assert_dies(process)
 
 
 def test_a_signal_ends_all():
