@@ -10,12 +10,15 @@ import traceback
 # The binary under test.
 SERVER = os.environ.get("NIX_SANDBOX_BIN")
 
+# What must be there: a test that lacks it fails, where others are reported and counted.
+MUST_WORK = os.environ.get("SANDBOX_MUST_WORK", "").split(",")
+
 # Seconds for one test. Nothing takes that long unless something hangs.
 PATIENCE = 120
 
 
-class Skipped(Exception):
-    """The server under test cannot show this; the message says why."""
+class Lacks(Exception):
+    """This host lacks what the test needs, such as an environment: its name."""
 
 
 def main(module):
@@ -28,25 +31,26 @@ def main(module):
         for name, test in vars(module).items()
         if name.startswith("test_") and (not wanted or name in wanted)
     ]
-    passed = failed = skipped = 0
+    passed = failed = lacks = 0
     for name, test in tests:
         start = time.monotonic()
         try:
             run(test)
-        except Skipped as why:
-            skipped += 1
-            print(f"skip {name}: {why}")
-            continue
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:  # an assertion, a time-out, a group of them
-            if isinstance(error, KeyboardInterrupt):
-                raise
+            what = lacking(error)
+            if what and what not in MUST_WORK:
+                lacks += 1
+                tell(name, what)
+                continue
             failed += 1
             traceback.print_exc(file=sys.stdout)
             print(f"FAIL {name}")
             continue
         passed += 1
         print(f"ok   {name} ({time.monotonic() - start:.2f} s)")
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    print(f"{passed} passed, {failed} failed" + (f", {lacks} lack something" if lacks else ""))
     sys.exit(1 if failed or not passed else 0)
 
 
@@ -55,3 +59,17 @@ def run(test):
         asyncio.run(asyncio.wait_for(test(), PATIENCE))
     else:
         test()
+
+
+def lacking(error):
+    """What is lacking, if that is why a test ended; task groups wrap it."""
+    if isinstance(error, Lacks):
+        return str(error)
+    return next(filter(None, map(lacking, getattr(error, "exceptions", []))), None)
+
+
+def tell(test, what):
+    print(f"LACKS {what}: {test}")
+    if path := os.environ.get("SANDBOX_LACKS"):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{what} {test}\n")

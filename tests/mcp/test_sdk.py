@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from mcp import Client, MCPError, StdioServerParameters
 
 import harness
-from harness import SERVER, Skipped
+from harness import SERVER, Lacks
 
 # What computes 6 × 7 and prints it.
 FORTY_TWO = {
@@ -33,7 +33,7 @@ async def run(client, env, code, **arguments):
     """The result of `run`, its text, its facts."""
     listed = (await client.list_tools()).tools[0].input_schema["properties"]["env"]
     if env not in listed.get("enum", []):
-        raise Skipped(f"the environment {env} is not offered here")
+        raise Lacks(env)
     result = await client.call_tool("run", {"env": env, "code": code, **arguments})
     assert result.structured_content is None
     assert [block.type for block in result.content] == ["text"]
