@@ -3,6 +3,7 @@ pub mod backend;
 pub mod engine;
 pub mod environment;
 pub mod kernel;
+pub mod mcp;
 pub mod outcome;
 pub mod plan;
 pub mod planner;
