@@ -1,5 +1,6 @@
 //! The MCP server: one tool, `run`, over standard input and output.
 //!
+//! - `door`: what the server asks of the floor below
 //! - `call`: a call's arguments → a `Request`
 //! - `run`: a request → an answer, in its turn
 //! - `answer`, `text`: an outcome → what a model reads
@@ -10,6 +11,7 @@
 
 mod answer;
 mod call;
+mod door;
 mod id;
 mod queue;
 mod run;
@@ -21,53 +23,10 @@ mod tool;
 mod wire;
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::outcome::Outcome;
-use crate::request::Request;
-use crate::runner::{Cancel, RunError};
-
-/// What the server needs of the floor below.
-pub trait Door: Send + Sync + 'static {
-    /// Runs one request to its end, its streams captured. Blocks; many threads call at once.
-    ///
-    /// # Errors
-    /// Never for what the code does; see [`RunError`].
-    fn run(&self, request: &Request, cancel: &Cancel) -> Result<Outcome, RunError>;
-
-    /// The environments, in an order that is the same at every start. Asked once.
-    fn environments(&self) -> Vec<Offer>;
-
-    /// What the tool's description may promise. Asked once.
-    fn facts(&self) -> Facts;
-}
-
-/// An environment as a model sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Offer {
-    /// Its name, the value of `env`.
-    pub name: String,
-    /// What is in it, in a few words; may be empty. Every model pays for it on every turn.
-    pub description: String,
-    /// Whether it can run here. If not it is not offered; who asks for it all the same gets the
-    /// runner's reason.
-    pub available: bool,
-}
-
-/// What holds for every run of this server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
-    /// Where the sandbox sees the project, read-only; `None` if it is not mounted.
-    pub project: Option<PathBuf>,
-    /// The wall-clock limit of a call that names none.
-    pub timeout: Duration,
-    /// The longest wall-clock limit that a call may name.
-    pub max_timeout: Duration,
-    /// The memory limit, bytes, if there is one.
-    pub memory: Option<u64>,
-}
+pub use door::{Door, Facts, Offer};
 
 /// Why the server could not serve.
 #[derive(Debug, thiserror::Error)]
