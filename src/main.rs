@@ -19,7 +19,12 @@ fn main() -> ExitCode {
     let sources = Sources::default();
     sources.prepare(outside.uid).expect("prep");
     let launcher = Launcher::spawn(outside).expect("spawn");
-    let runner = Runner::new(Catalog::load(settings.sources.clone()), settings.ground(), outside, Box::new(Native::new(launcher, sources)));
+    let runner = Runner::new(
+        Catalog::load(settings.sources.clone()),
+        settings.ground(),
+        outside,
+        Box::new(Native::new(launcher, sources)),
+    );
     nix_sandbox::mcp::serve(Arc::new(runner), settings.max_runs).expect("serve");
     ExitCode::SUCCESS
 }

@@ -114,7 +114,10 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
             "session",
         ],
     ),
-    ("mcp", &["planner", "runner", "request", "outcome", "plan", "doctor", "environment", "session"]),
+    (
+        "mcp",
+        &["planner", "runner", "request", "outcome", "plan", "doctor", "environment", "session"],
+    ),
     ("cli", &["runner", "request", "outcome", "plan", "doctor", "environment", "settings"]),
     ("lib", &[]),
     (

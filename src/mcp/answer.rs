@@ -62,11 +62,7 @@ impl Answer {
 
 impl From<&RunError> for Answer {
     fn from(error: &RunError) -> Self {
-        let fault = match error {
-            RunError::UnknownEnvironment { .. } => Fault::Caller,
-            RunError::Other { fault, .. } => *fault,
-        };
-        Self::refusal(fault, &error.to_string())
+        Self::refusal(error.fault(), &error.to_string())
     }
 }
 

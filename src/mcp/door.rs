@@ -76,7 +76,10 @@ impl Door for Runner {
 fn offer(entry: Entry<'_>) -> Offer {
     Offer {
         name: entry.name.to_owned(),
-        description: entry.environment.as_ref().map_or_else(|_| String::new(), |it| it.description.clone()),
+        description: entry
+            .environment
+            .as_ref()
+            .map_or_else(|_| String::new(), |it| it.description.clone()),
         available: entry.environment.is_ok(),
     }
 }
