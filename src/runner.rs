@@ -154,14 +154,14 @@ impl Runner {
     /// # Errors
     /// As for [`Runner::run`].
     pub fn plan(&self, request: &Request) -> Result<Plan, RunError> {
-        if let Work::Code(code) = &request.work {
-            if code.len() > Request::MAX_CODE {
-                return Err(RunError::caller(format!(
-                    "the code is {} bytes long; at most {} are taken",
-                    code.len(),
-                    Request::MAX_CODE
-                )));
-            }
+        if let Work::Code(code) = &request.work
+            && code.len() > Request::MAX_CODE
+        {
+            return Err(RunError::caller(format!(
+                "the code is {} bytes long; at most {} are taken",
+                code.len(),
+                Request::MAX_CODE
+            )));
         }
         let environment = self.catalog.get(&request.environment)?;
         planner::plan(request, &environment, &self.ground, self.outside)

@@ -17,7 +17,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, umask};
 use nix::unistd::{ForkResult, Gid, Uid, symlinkat};
 
-use super::landlock::{self, Domain};
+use super::landlock;
 use super::report::{Report, StepError};
 use super::steps::{Device, Step, steps};
 use super::{Launch, init};
@@ -117,7 +117,6 @@ struct Child<'l> {
     root: Option<OwnedFd>,
     limits: Vec<(File, &'static str)>,
     walls: Vec<WallReport>,
-    domain: Domain,
 }
 
 /// What pid 1 is from here on. Never returns.
@@ -133,7 +132,6 @@ pub fn pid1(launch: &Launch, launcher: BorrowedFd<'_>, control: Option<BorrowedF
         root: None,
         limits: Vec::new(),
         walls: Vec::new(),
-        domain: Domain::default(),
     };
     let enacted = steps(&launch.plan).iter().try_for_each(|step| child.enact(step));
     let error = match enacted.and_then(|()| child.start_payload()) {
@@ -463,8 +461,7 @@ impl Child<'_> {
     }
 
     fn landlock(&mut self) -> Done {
-        let report;
-        (self.domain, report) = landlock::enter(self.plan().access(), None)?;
+        let report = landlock::enter(self.plan().access())?;
         self.walls.push(report);
         Ok(())
     }
@@ -489,12 +486,12 @@ impl Child<'_> {
         let started = Instant::now();
         match kernel::fork().at("start the payload", "")? {
             ForkResult::Child => {
-                let error = payload(self.plan(), &self.domain, &filter, &self.report);
+                let error = payload(self.plan(), &filter, &self.report);
                 let _ = Report::Failed(error).send(&self.report);
                 kernel::exit_now(127)
             }
             ForkResult::Parent { child } => {
-                init::run(child, started, &self.report, signals, &own_filter)
+                init::run(child, started, &self.report, &signals, &own_filter)
             }
         }
     }
@@ -645,8 +642,8 @@ fn drop_capabilities() -> Done {
 }
 
 /// The payload's own steps, up to exec. Returns only when one fails.
-fn payload(plan: &Plan, domain: &Domain, filter: &Program, report: &File) -> StepError {
-    match enter_payload(plan, domain, filter) {
+fn payload(plan: &Plan, filter: &Program, report: &File) -> StepError {
+    match enter_payload(plan, filter) {
         Err(error) => error,
         Ok(()) => {
             let (program, errno) = execute(plan);
@@ -657,13 +654,13 @@ fn payload(plan: &Plan, domain: &Domain, filter: &Program, report: &File) -> Ste
     }
 }
 
-fn enter_payload(plan: &Plan, domain: &Domain, filter: &Program) -> Done {
+fn enter_payload(plan: &Plan, filter: &Program) -> Done {
     init::unblock_signals().at("unblock signals", "")?;
     nix::unistd::setsid().map(drop).at("start a session", "")?;
     let directory = plan.command().directory.as_path();
     nix::unistd::chdir(directory).at("enter", directory.display())?;
     // Nested: pid 1 lies outside of it, so no signal, no ptrace, no /proc/1.
-    landlock::enter(plan.access(), Some(domain))?;
+    landlock::enter(plan.access())?;
     // Last: the filter need not allow what the steps above call.
     kernel::load_filter(filter).at("load the system-call filter", "")
 }

@@ -57,7 +57,7 @@ pub fn run(
     payload: Pid,
     started: Instant,
     report: &File,
-    signals: SignalFd,
+    signals: &SignalFd,
     filter: &Program,
 ) -> ! {
     for descriptor in 0..=2 {

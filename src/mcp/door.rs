@@ -56,7 +56,7 @@ impl Door for Runner {
     }
 
     fn environments(&self) -> Vec<Offer> {
-        self.catalog().entries().map(offer).collect()
+        self.catalog().entries().map(|entry| offer(&entry)).collect()
     }
 
     fn facts(&self) -> Facts {
@@ -73,7 +73,7 @@ impl Door for Runner {
     }
 }
 
-fn offer(entry: Entry<'_>) -> Offer {
+fn offer(entry: &Entry<'_>) -> Offer {
     Offer {
         name: entry.name.to_owned(),
         description: entry

@@ -223,7 +223,7 @@ impl Loop<'_> {
     fn read_report(&self, state: &mut State) -> Result<(), SupervisorError> {
         let mut buffer = [0; 4096];
         loop {
-            match nix::unistd::read(&self.report, &mut buffer) {
+            match nix::unistd::read(self.report, &mut buffer) {
                 Ok(0) => {
                     state.closed = true;
                     return Ok(());

@@ -174,12 +174,11 @@ macro_rules! needs {
 /// usual private name with mode 0700, so that a sandbox that root starts may look in.
 pub fn directory() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
-    let directory = tempfile::Builder::new()
+    tempfile::Builder::new()
         .prefix("sandbox-test-")
         .permissions(fs::Permissions::from_mode(0o755))
         .tempdir()
-        .expect("temporary directory");
-    directory
+        .expect("temporary directory")
 }
 
 /// The processes whose command line holds `marker`, ourselves left out.
