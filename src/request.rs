@@ -1,7 +1,6 @@
 //! What a caller asked for.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// What shall be run.
@@ -20,8 +19,6 @@ pub struct Request {
     pub environment: String,
     /// What shall be run.
     pub work: Work,
-    /// A project directory other than the one in the settings.
-    pub project: Option<PathBuf>,
     /// A shorter (or, up to the environment's maximum, longer) wall-clock limit.
     pub timeout: Option<Duration>,
     /// Another memory limit, bytes.
@@ -38,13 +35,6 @@ impl Request {
     /// A request with nothing but an environment and some work.
     #[must_use]
     pub fn new(environment: impl Into<String>, work: Work) -> Self {
-        Self {
-            environment: environment.into(),
-            work,
-            project: None,
-            timeout: None,
-            memory: None,
-            terminal: None,
-        }
+        Self { environment: environment.into(), work, timeout: None, memory: None, terminal: None }
     }
 }

@@ -11,7 +11,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::backend::{Backend, BackendError, Handover};
-use crate::environment::catalog::Catalog;
+use crate::environment::catalog::{Catalog, CatalogError};
 use crate::outcome::Outcome;
 use crate::plan::{Ids, Plan};
 use crate::planner::{self, Ground};
@@ -95,14 +95,9 @@ pub enum Fault {
 /// Why there is no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// No such environment.
-    #[error("there is no environment {name:?}; the environments are {}", known.join(", "))]
-    UnknownEnvironment {
-        /// What was asked for.
-        name: String,
-        /// What there is, in a stable order.
-        known: Vec<String>,
-    },
+    /// No such environment, or it cannot be used here.
+    #[error(transparent)]
+    Environment(#[from] CatalogError),
     /// Anything else, in one sentence.
     #[error("{message}")]
     Other {
@@ -188,23 +183,33 @@ impl Runner {
         Ok(outcome)
     }
 
+    /// Every environment that there is.
+    #[must_use]
+    pub const fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// What the operator decided.
+    #[must_use]
+    pub const fn ground(&self) -> &Ground {
+        &self.ground
+    }
+
     /// The plan that [`Runner::run`] would enact.
     ///
     /// # Errors
     /// As for [`Runner::run`].
     pub fn plan(&self, request: &Request) -> Result<Plan, RunError> {
-        if let Work::Code(code) = &request.work {
-            if code.len() > Request::MAX_CODE {
-                return Err(RunError::caller(format!(
-                    "the code is {} bytes long; at most {} are taken",
-                    code.len(),
-                    Request::MAX_CODE
-                )));
-            }
+        if let Work::Code(code) = &request.work
+            && code.len() > Request::MAX_CODE
+        {
+            return Err(RunError::caller(format!(
+                "the code is {} bytes long; at most {} are taken",
+                code.len(),
+                Request::MAX_CODE
+            )));
         }
-        let environment = self.catalog.get(&request.environment).ok_or_else(|| {
-            RunError::UnknownEnvironment { name: request.environment.clone(), known: vec![] }
-        })?;
+        let environment = self.catalog.get(&request.environment)?;
         planner::plan(request, &environment, &self.ground, self.outside)
             .map_err(|error| RunError::caller(error.to_string()))
     }
@@ -281,7 +286,8 @@ impl RunError {
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {
-            Self::UnknownEnvironment { .. } => Fault::Caller,
+            Self::Environment(CatalogError::Unknown { .. }) => Fault::Caller,
+            Self::Environment(CatalogError::Unavailable { .. }) => Fault::Host,
             Self::Other { fault, .. } => *fault,
         }
     }

@@ -55,7 +55,7 @@ pub trait House {
     ///
     /// # Errors
     /// It could not be found out.
-    fn doctor(&self) -> Result<Diagnosis, String>;
+    fn doctor(&self) -> Result<Examination, String>;
 
     /// The settings, as the last part of `--help`.
     fn settings(&self) -> String;
@@ -72,9 +72,9 @@ pub struct Listed {
 
 /// What a host can do.
 #[derive(Debug)]
-pub struct Diagnosis {
-    /// Whether sandboxes can run.
-    pub well: bool,
+pub struct Examination {
+    /// 0 if all is well; see `doctor --help`.
+    pub exit_code: u8,
     /// For people.
     pub text: String,
     /// For programs.
@@ -125,6 +125,9 @@ enum Command {
     #[command(override_usage = "nix-sandbox-mcp plan [OPTIONS] [-- COMMAND [ARGUMENT]...]")]
     Plan(Plan),
     /// Tell whether sandboxes can run on this host, and if not what helps
+    ///
+    /// The exit code is 0 if every wall stands whole, 1 if sandboxes can be made but something that
+    /// is preferred is missing or weaker, 2 if no sandbox can be made.
     Doctor {
         /// As JSON
         #[arg(long)]

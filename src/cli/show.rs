@@ -54,13 +54,13 @@ fn environment_row(listed: &Listed) -> [String; 4] {
 }
 
 pub(super) fn doctor(house: &dyn House, json: bool) -> Result<ExitCode, String> {
-    let diagnosis = house.doctor()?;
+    let found = house.doctor()?;
     if json {
-        print_json(&diagnosis.json)?;
+        print_json(&found.json)?;
     } else {
-        print_harmless(&diagnosis.text);
+        print_harmless(&found.text);
     }
-    Ok(if diagnosis.well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(ExitCode::from(found.exit_code))
 }
 
 pub(super) fn plan(house: &dyn House, arguments: Arguments) -> Result<ExitCode, String> {

@@ -17,7 +17,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, umask};
 use nix::unistd::{ForkResult, Gid, Uid, symlinkat};
 
-use super::landlock::{self, Domain};
+use super::landlock;
 use super::report::{Report, StepError};
 use super::steps::{Device, Step, steps};
 use super::{Launch, init};
@@ -118,7 +118,6 @@ struct Child<'l> {
     terminal: Option<OwnedFd>,
     limits: Vec<(File, &'static str)>,
     walls: Vec<WallReport>,
-    domain: Domain,
 }
 
 /// What pid 1 is from here on. Never returns.
@@ -135,7 +134,6 @@ pub fn pid1(launch: &Launch, launcher: BorrowedFd<'_>, control: Option<BorrowedF
         terminal: None,
         limits: Vec::new(),
         walls: Vec::new(),
-        domain: Domain::default(),
     };
     let enacted = steps(&launch.plan).iter().try_for_each(|step| child.enact(step));
     let error = match enacted.and_then(|()| child.start_payload()) {
@@ -488,8 +486,7 @@ impl Child<'_> {
     }
 
     fn landlock(&mut self) -> Done {
-        let report;
-        (self.domain, report) = landlock::enter(self.plan().access(), None)?;
+        let report = landlock::enter(self.plan().access())?;
         self.walls.push(report);
         Ok(())
     }
@@ -515,12 +512,12 @@ impl Child<'_> {
         let started = Instant::now();
         match kernel::fork().at("start the payload", "")? {
             ForkResult::Child => {
-                let error = payload(self.plan(), terminal, &self.domain, &filter, &self.report);
+                let error = payload(self.plan(), terminal, &filter, &self.report);
                 let _ = Report::Failed(error).send(&self.report);
                 kernel::exit_now(127)
             }
             ForkResult::Parent { child } => {
-                init::run(child, terminal, started, &self.report, signals, &own_filter)
+                init::run(child, terminal, started, &self.report, &signals, &own_filter)
             }
         }
     }
@@ -539,11 +536,7 @@ impl Child<'_> {
         self.active(Wall::Capabilities, "all five sets empty, no_new_privs set");
         self.active(
             Wall::Seccomp,
-            &format!(
-                "allow-list {}, profile {}",
-                wearer_name(access.wearer),
-                profile_name(access.profile)
-            ),
+            &format!("allow-list {}, profile {}", wearer_name(access.wearer), access.profile),
         );
         self.active(Wall::Mounts, "private, read-only but for sized tmpfs, nosuid, nodev");
         self.active(
@@ -556,10 +549,6 @@ impl Child<'_> {
 
 fn wearer_name(wearer: Wearer) -> String {
     format!("{wearer:?}").to_lowercase()
-}
-
-fn profile_name(profile: policy::Profile) -> String {
-    format!("{profile:?}").to_lowercase()
 }
 
 fn filter(wearer: Wearer, profile: policy::Profile) -> Result<Program, StepError> {
@@ -679,14 +668,8 @@ fn drop_capabilities() -> Done {
 }
 
 /// The payload's own steps, up to exec. Returns only when one fails.
-fn payload(
-    plan: &Plan,
-    terminal: bool,
-    domain: &Domain,
-    filter: &Program,
-    report: &File,
-) -> StepError {
-    match enter_payload(plan, terminal, domain, filter) {
+fn payload(plan: &Plan, terminal: bool, filter: &Program, report: &File) -> StepError {
+    match enter_payload(plan, terminal, filter) {
         Err(error) => error,
         Ok(()) => {
             let (program, errno) = execute(plan);
@@ -697,7 +680,7 @@ fn payload(
     }
 }
 
-fn enter_payload(plan: &Plan, terminal: bool, domain: &Domain, filter: &Program) -> Done {
+fn enter_payload(plan: &Plan, terminal: bool, filter: &Program) -> Done {
     if terminal {
         // While signals are blocked: whoever takes the foreground from behind gets SIGTTOU.
         take_foreground().at("take the foreground of the terminal", "")?;
@@ -708,7 +691,7 @@ fn enter_payload(plan: &Plan, terminal: bool, domain: &Domain, filter: &Program)
     let directory = plan.command().directory.as_path();
     nix::unistd::chdir(directory).at("enter", directory.display())?;
     // Nested: pid 1 lies outside of it, so no signal, no ptrace, no /proc/1.
-    landlock::enter(plan.access(), Some(domain))?;
+    landlock::enter(plan.access())?;
     // Last: the filter need not allow what the steps above call.
     kernel::load_filter(filter).at("load the system-call filter", "")
 }

@@ -60,7 +60,7 @@ pub fn run(
     terminal: bool,
     started: Instant,
     report: &File,
-    signals: SignalFd,
+    signals: &SignalFd,
     filter: &Program,
 ) -> ! {
     if !terminal {

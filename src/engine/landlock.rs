@@ -22,24 +22,16 @@ const WRITABLE: [&str; 3] = ["/workspace", "/tmp", "/dev/shm"];
 /// Where files may be written but none be made.
 const WRITE_ONLY_EXISTING: [&str; 2] = ["/dev", "/proc"];
 
-/// Proof that a first domain was entered.
-#[derive(Debug, Default)]
-pub(super) struct Domain;
-
-/// Enters a domain. With `outer`, it is nested in that one.
-pub(super) fn enter(
-    access: &Access,
-    outer: Option<&Domain>,
-) -> Result<(Domain, WallReport), StepError> {
-    let step =
-        if outer.is_some() { "enter the payload's Landlock domain" } else { "enter Landlock" };
+/// Enters a domain; entered twice, the second is nested in the first.
+pub(super) fn enter(access: &Access) -> Result<WallReport, StepError> {
+    let step = "enter a Landlock domain";
     let failed = |error: RulesetError| StepError::new(step, error, Errno::EINVAL);
     let status = restrict().map_err(failed)?;
     let report = report(status, kernel::landlock_abi());
     if report.strength == Strength::Off && access.requires(Wall::Landlock) {
         return Err(StepError::new(step, "(required, and the kernel has none)", Errno::ENOSYS));
     }
-    Ok((Domain, report))
+    Ok(report)
 }
 
 fn restrict() -> Result<RulesetStatus, RulesetError> {

@@ -3,12 +3,20 @@
 //! Bundled presets, artifacts that Nix built and programs found on this host all become one
 //! [`Environment`]; nobody above this floor knows which it was.
 
+pub mod artifact;
+pub mod ask;
 pub mod catalog;
+pub mod host;
+mod links;
+pub(crate) mod place;
+pub mod preset;
+pub mod source;
+pub mod store;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +43,16 @@ impl Interpreter {
         match self {
             Self::Bash => "bash",
             Self::Python => "python",
+            Self::Node => "node",
+        }
+    }
+
+    /// The name of its program, in `bin/` of an environment and in `PATH` of a host.
+    #[must_use]
+    pub const fn program(self) -> &'static str {
+        match self {
+            Self::Bash => "bash",
+            Self::Python => "python3",
             Self::Node => "node",
         }
     }
@@ -125,4 +143,54 @@ pub struct Environment {
     pub limits: LimitOverrides,
     /// One line for people and models.
     pub description: String,
+}
+
+/// Where environments are looked for: what the settings say of this host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// `PATH` of this process.
+    pub path: Option<OsString>,
+    /// The caller's home directory, without links in its path.
+    pub home: Option<PathBuf>,
+    /// The project, without links in its path. It must not supply an interpreter.
+    pub project: Option<PathBuf>,
+    /// The directory of artifacts.
+    pub artifacts: Option<PathBuf>,
+    /// Where a chroot store lies: `S` has `/nix/store` at `S/nix/store`.
+    pub store_root: Option<PathBuf>,
+    /// Who runs this program.
+    pub euid: u32,
+}
+
+/// Where programs are when `PATH` does not say.
+const FALLBACK_PATH: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+
+impl Sources {
+    /// The directories in which programs are looked for: those of `PATH` that are absolute and not
+    /// in the project, then the usual ones.
+    pub(crate) fn search(&self) -> impl Iterator<Item = PathBuf> {
+        let own = self.path.iter().flat_map(std::env::split_paths);
+        let usual = FALLBACK_PATH.into_iter().map(PathBuf::from);
+        own.filter(|dir| dir.is_absolute() && !self.in_project(dir)).chain(usual)
+    }
+
+    /// The programs called `name` that we may execute, in the order of [`Self::search`].
+    pub(crate) fn candidates(&self, name: &str) -> impl Iterator<Item = PathBuf> {
+        let executable = |path: &PathBuf| {
+            let access = nix::unistd::AccessFlags::X_OK;
+            nix::unistd::eaccess(path, access).is_ok() && path.is_file()
+        };
+        self.search().map(move |dir| dir.join(name)).filter(executable)
+    }
+
+    /// What a program that is asked a question sees: `PATH`, `HOME`, and a plain locale.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
+        let path = std::env::join_paths(self.search()).ok().map(|path| ("PATH", path));
+        let home = self.home.as_ref().map(|home| ("HOME", home.clone().into_os_string()));
+        path.into_iter().chain(home).chain([("LC_ALL", OsString::from("C.UTF-8"))])
+    }
+
+    fn in_project(&self, dir: &Path) -> bool {
+        self.project.as_ref().is_some_and(|project| dir.starts_with(project))
+    }
 }

@@ -272,7 +272,7 @@ pub fn forget_arguments(name: &CStr) -> nix::Result<()> {
         // strings: memory of the initial stack, mapped, writable, and in this process a private
         // copy since the fork. No Rust reference points to it: std hands out copies only.
         unsafe {
-            std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(from), 0, to - from)
+            std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(from), 0, to - from);
         };
     }
     Ok(())

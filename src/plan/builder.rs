@@ -175,7 +175,7 @@ fn check_source(path: &Path) -> Result<(), PlanError> {
         let place = Path::new(place);
         path == place || (place != Path::new("/") && path.starts_with(place))
     };
-    if NEVER_SHOWN.iter().any(|place| shown(&place)) {
+    if NEVER_SHOWN.iter().any(shown) {
         return Err(PlanError::Source(path.to_owned()));
     }
     Ok(())

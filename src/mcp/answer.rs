@@ -1,0 +1,236 @@
+//! An [`Outcome`] or a [`RunError`] → what the model reads and what a program reads.
+//!
+//! Whatever matters is in the text, because some clients drop `isError` and all drop the text
+//! where `structuredContent` stands. Typed facts are in `_meta`, which costs the model nothing.
+
+use serde_json::{Map, Value, json};
+
+use crate::outcome::{Outcome, Stream, Usage};
+use crate::runner::{Fault, RunError};
+
+use super::text::{Shaped, harmless, shape};
+
+/// About so many bytes of output reach the model; most models read a longer text worse.
+const INLINE: usize = 8 << 10;
+
+/// The `_meta` key of a run's facts: `{ending, usage, bytes, truncated, enforced}`.
+const OUTCOME: &str = "nix-sandbox-mcp/outcome";
+
+/// The `_meta` key that says whose fault it is that nothing was run: `caller`, `host`, `internal`.
+const FAULT: &str = "nix-sandbox-mcp/fault";
+
+/// The answer to one call.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Answer {
+    /// What the model reads; no control characters but tab and line feed.
+    pub(super) text: String,
+    /// Whether anything but exit 0 happened.
+    pub(super) is_error: bool,
+    /// What a program reads.
+    pub(super) meta: Map<String, Value>,
+}
+
+impl Answer {
+    /// The arguments were wrong; the sentence says what would be right.
+    pub(super) fn advice(sentence: &str) -> Self {
+        Self::refusal(Fault::Caller, sentence)
+    }
+
+    /// The request was cancelled while it waited for its turn.
+    pub(super) fn never_started() -> Self {
+        Self::refusal(Fault::Caller, "cancelled before it started")
+    }
+
+    /// A defect of this server, in one sentence.
+    pub(super) fn defect(sentence: &str) -> Self {
+        Self::refusal(Fault::Ours, sentence)
+    }
+
+    /// Nothing was run. A model must not take this for a failure of its code, unless it is the
+    /// caller's.
+    fn refusal(fault: Fault, sentence: &str) -> Self {
+        let sentence = harmless(sentence);
+        let (fault, text) = match fault {
+            Fault::Caller => ("caller", sentence),
+            Fault::Host => ("host", format!("sandbox error (host): {sentence}")),
+            Fault::Ours => ("internal", format!("sandbox error (internal): {sentence}")),
+        };
+        let meta = Map::from_iter([(FAULT.to_owned(), json!(fault))]);
+        Self { text, is_error: true, meta }
+    }
+}
+
+impl From<&RunError> for Answer {
+    fn from(error: &RunError) -> Self {
+        Self::refusal(error.fault(), &error.to_string())
+    }
+}
+
+impl From<&Outcome> for Answer {
+    fn from(outcome: &Outcome) -> Self {
+        let stdout = shape(&outcome.stdout, room(&outcome.stderr));
+        let stderr = shape(&outcome.stderr, room(&outcome.stdout));
+        let facts = json!({
+            "ending": outcome.ending,
+            "usage": outcome.usage,
+            "bytes": {"stdout": outcome.stdout.bytes, "stderr": outcome.stderr.bytes},
+            "truncated": stdout.cut || stderr.cut,
+            "enforced": outcome.enforced,
+        });
+        Self {
+            text: page(&stdout, &stderr, &trailer(outcome, stdout.replaced || stderr.replaced)),
+            is_error: !outcome.ending.is_success(),
+            meta: Map::from_iter([(OUTCOME.to_owned(), facts)]),
+        }
+    }
+}
+
+/// How much of [`INLINE`] a stream may use beside the other one.
+fn room(other: &Stream) -> usize {
+    INLINE - usize::try_from(other.bytes).unwrap_or(usize::MAX).min(INLINE / 2)
+}
+
+/// stdout, stderr under a line that says so, and the trailer on the last line.
+fn page(stdout: &Shaped, stderr: &Shaped, trailer: &str) -> String {
+    let mut page = stdout.text.clone();
+    end_line(&mut page);
+    if !stderr.text.is_empty() {
+        page.push_str("--- stderr ---\n");
+        page.push_str(&stderr.text);
+        end_line(&mut page);
+    }
+    page.push_str(trailer);
+    page
+}
+
+fn end_line(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+}
+
+/// `[exit 3 · 0.12 s · 14 MB]`: how it ended, the wall-clock time, the peak memory if known.
+fn trailer(outcome: &Outcome, replaced: bool) -> String {
+    let Usage { wall_us, cpu_us: _, peak_memory } = outcome.usage;
+    let mut facts = vec![harmless(&outcome.ending.to_string()), seconds(wall_us)];
+    if peak_memory > 0 {
+        facts.push(megabytes(peak_memory));
+    }
+    if replaced {
+        facts.push("invalid UTF-8 replaced".to_owned());
+    }
+    format!("[{}]", facts.join(" · "))
+}
+
+/// Microseconds as seconds, to the hundredth.
+fn seconds(us: u64) -> String {
+    let hundredths = us.saturating_add(5_000) / 10_000;
+    format!("{}.{:02} s", hundredths / 100, hundredths % 100)
+}
+
+/// Bytes as MB (10⁶ bytes), rounded up so that nothing is 0.
+fn megabytes(bytes: u64) -> String {
+    format!("{} MB", bytes.div_ceil(1_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Ending;
+
+    fn stream(bytes: &[u8]) -> Stream {
+        Stream { head: bytes.to_vec(), tail: Vec::new(), bytes: bytes.len() as u64 }
+    }
+
+    fn outcome(ending: Ending, stdout: &[u8], stderr: &[u8]) -> Outcome {
+        Outcome {
+            ending,
+            stdout: stream(stdout),
+            stderr: stream(stderr),
+            usage: Usage { wall_us: 123_456, cpu_us: 100_000, peak_memory: 13_500_000 },
+            enforced: crate::outcome::Enforced::default(),
+        }
+    }
+
+    #[test]
+    fn the_trailer_is_the_last_line() {
+        let answer = Answer::from(&outcome(Ending::Exited { code: 0 }, b"42\n", b""));
+        assert_eq!(answer.text, "42\n[exit 0 · 0.12 s · 14 MB]");
+        assert!(!answer.is_error);
+        let answer = Answer::from(&outcome(Ending::Exited { code: 3 }, b"a", b"b\0"));
+        assert_eq!(answer.text, "a\n--- stderr ---\nb\\x00\n[exit 3 · 0.12 s · 14 MB]");
+        assert!(answer.is_error);
+        let answer = Answer::from(&outcome(Ending::Signaled { signal: 11 }, b"", b"\xff"));
+        assert_eq!(
+            answer.text,
+            "--- stderr ---\n\u{fffd}\n[killed by SIGSEGV · 0.12 s · 14 MB · invalid UTF-8 replaced]"
+        );
+    }
+
+    #[test]
+    fn every_ending_but_exit_0_is_an_error_and_says_why() {
+        for (ending, words) in [
+            (Ending::TimedOut { after_ms: 30_000 }, "[timed out after 30 s · "),
+            (Ending::OutOfMemory, "[out of memory · "),
+            (Ending::OutputLimit { bytes: 10 }, "[stopped: wrote more than 10 bytes · "),
+            (Ending::Cancelled, "[cancelled · "),
+            (
+                Ending::CouldNotStart { program: "\x1b[2J".to_owned(), errno: 13 },
+                "[could not start \\x1b[2J: permission denied · ",
+            ),
+        ] {
+            let answer = Answer::from(&outcome(ending, b"partial", b""));
+            assert!(answer.is_error);
+            assert!(answer.text.starts_with(&format!("partial\n{words}")), "{}", answer.text);
+        }
+    }
+
+    #[test]
+    fn about_8_kib_reach_the_model() {
+        let long = vec![b'x'; 200_000];
+        for (stdout, stderr) in [(&long[..], &long[..]), (&long, b"e"), (b"o", &long), (&long, b"")]
+        {
+            let answer = Answer::from(&outcome(Ending::Exited { code: 0 }, stdout, stderr));
+            assert!((8_000..8_600).contains(&answer.text.len()), "{}", answer.text.len());
+            let facts = &answer.meta[OUTCOME];
+            assert_eq!(facts["bytes"], json!({"stdout": stdout.len(), "stderr": stderr.len()}));
+            assert_eq!(facts["truncated"], json!(true));
+        }
+    }
+
+    #[test]
+    fn facts_are_typed() {
+        let answer = Answer::from(&outcome(Ending::Exited { code: 3 }, b"a", b""));
+        assert_eq!(
+            answer.meta[OUTCOME],
+            json!({
+                "ending": {"kind": "exited", "code": 3},
+                "usage": {"wall_us": 123_456, "cpu_us": 100_000, "peak_memory": 13_500_000},
+                "bytes": {"stdout": 1, "stderr": 0},
+                "truncated": false,
+                "enforced": [],
+            })
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_whose_fault_it_is() {
+        for (fault, text, name) in [
+            (Fault::Caller, "no\\x1b", "caller"),
+            (Fault::Host, "sandbox error (host): no\\x1b", "host"),
+            (Fault::Ours, "sandbox error (internal): no\\x1b", "internal"),
+        ] {
+            let answer = Answer::from(&RunError::Other { fault, message: "no\x1b".to_owned() });
+            assert_eq!((answer.text.as_str(), answer.is_error), (text, true));
+            assert_eq!(answer.meta[FAULT], json!(name));
+        }
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(seconds(0), "0.00 s");
+        assert_eq!(seconds(61_239_999), "61.24 s");
+        assert_eq!(megabytes(1), "1 MB");
+        assert_eq!(megabytes(2_000_000_000), "2000 MB");
+    }
+}

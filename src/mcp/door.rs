@@ -1,0 +1,85 @@
+//! What the server asks of the floor below, and the runner's answers.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::environment::catalog::Entry;
+use crate::outcome::Outcome;
+use crate::plan::Limits;
+use crate::planner::MOST_TIME;
+use crate::request::Request;
+use crate::runner::{Cancel, RunError, Runner, Streams};
+
+/// What the server needs of the floor below.
+pub trait Door: Send + Sync + 'static {
+    /// Runs one request to its end, its streams captured. Blocks; many threads call at once.
+    ///
+    /// # Errors
+    /// Never for what the code does; see [`RunError`].
+    fn run(&self, request: &Request, cancel: &Cancel) -> Result<Outcome, RunError>;
+
+    /// The environments, in an order that is the same at every start. Asked once.
+    fn environments(&self) -> Vec<Offer>;
+
+    /// What the tool's description may promise. Asked once.
+    fn facts(&self) -> Facts;
+}
+
+/// An environment as a model sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// Its name, the value of `env`.
+    pub name: String,
+    /// What is in it, in a few words; may be empty. Every model pays for it on every turn.
+    pub description: String,
+    /// Whether it can run here. If not it is not offered; who asks for it all the same gets the
+    /// runner's reason.
+    pub available: bool,
+}
+
+/// What holds for every run of this server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Where the sandbox sees the project, read-only; `None` if it is not mounted.
+    pub project: Option<PathBuf>,
+    /// The wall-clock limit of a call that names none.
+    pub timeout: Duration,
+    /// The longest wall-clock limit that a call may name.
+    pub max_timeout: Duration,
+    /// The memory limit, bytes, if there is one.
+    pub memory: Option<u64>,
+}
+
+impl Door for Runner {
+    fn run(&self, request: &Request, cancel: &Cancel) -> Result<Outcome, RunError> {
+        Self::run(self, request, Streams::Capture, cancel)
+    }
+
+    fn environments(&self) -> Vec<Offer> {
+        self.catalog().entries().map(|entry| offer(&entry)).collect()
+    }
+
+    fn facts(&self) -> Facts {
+        let ground = self.ground();
+        let mut limits = Limits::default();
+        // Settings were checked when they were read.
+        let _ = ground.limits.apply(&mut limits);
+        Facts {
+            project: ground.project.as_ref().map(|(_, at)| at.clone()),
+            timeout: limits.time(),
+            max_timeout: limits.time().max(MOST_TIME),
+            memory: None,
+        }
+    }
+}
+
+fn offer(entry: &Entry<'_>) -> Offer {
+    Offer {
+        name: entry.name.to_owned(),
+        description: entry
+            .environment
+            .as_ref()
+            .map_or_else(|_| String::new(), |it| it.description.clone()),
+        available: entry.environment.is_ok(),
+    }
+}

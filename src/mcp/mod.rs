@@ -1,0 +1,68 @@
+//! The MCP server: one tool, `run`, over standard input and output.
+//!
+//! - `door`: what the server asks of the floor below
+//! - `call`: a call's arguments → a `Request`
+//! - `run`: a request → an answer, in its turn
+//! - `answer`, `text`: an outcome → what a model reads
+//! - `tool`: what a model is told beforehand
+//! - `wire`, `id`: lines in and out
+//! - `queue`: so many runs at once
+//! - `server`: the protocol itself; the only file that names `rmcp`
+
+mod answer;
+mod call;
+mod door;
+mod id;
+mod queue;
+mod run;
+mod server;
+#[cfg(test)]
+mod tests;
+pub mod text;
+mod tool;
+mod wire;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use door::{Door, Facts, Offer};
+
+/// Why the server could not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Standard input or output cannot be used.
+    #[error("cannot take over standard input and output: {0}")]
+    Stdio(#[source] io::Error),
+    /// No event loop, no signal handler.
+    #[error("cannot start the server's event loop: {0}")]
+    Loop(#[source] io::Error),
+}
+
+/// How long the threads of runs that will not die are waited for before the process ends without
+/// them.
+const LAST: Duration = Duration::from_millis(500);
+
+/// Serves MCP on standard input and output until the client closes them, or SIGTERM or SIGINT.
+///
+/// At most `limit` calls run at once; more wait in the order in which they came. While it serves,
+/// descriptor 1 is standard error and descriptor 0 is `/dev/null`, so that nothing but the protocol
+/// is read or written there.
+///
+/// Must be called on a thread without an event loop, after the launcher was started. Threads that
+/// still read or write may remain when it returns: end the process then.
+///
+/// # Errors
+/// The standard streams, the event loop or the signal handlers could not be set up.
+pub fn serve(door: Arc<dyn Door>, limit: usize) -> Result<(), ServeError> {
+    let wire = wire::Wire::stdio().map_err(ServeError::Stdio)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(limit.max(1))
+        .thread_name("mcp-run")
+        .build()
+        .map_err(ServeError::Loop)?;
+    let served = runtime.block_on(server::serve(door, limit, wire)).map_err(ServeError::Loop);
+    runtime.shutdown_timeout(LAST);
+    served
+}

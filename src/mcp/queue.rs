@@ -1,0 +1,113 @@
+//! So many runs at once, the others in the order in which they came.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// A room with a number of seats. Clones are doors to the same room.
+#[derive(Debug, Clone)]
+pub(super) struct Gate(Arc<Mutex<Seats>>);
+
+#[derive(Debug)]
+struct Seats {
+    free: usize,
+    waiting: VecDeque<oneshot::Sender<Seat>>,
+}
+
+/// A place in the queue. Dropping it gives the place up.
+#[derive(Debug)]
+pub(super) struct Turn(oneshot::Receiver<Seat>);
+
+/// A seat. Dropping it lets the next one in.
+#[derive(Debug)]
+pub(super) struct Seat(Gate);
+
+impl Gate {
+    /// A room with `seats` seats, at least one.
+    pub(super) fn new(seats: usize) -> Self {
+        Self(Arc::new(Mutex::new(Seats { free: seats.max(1), waiting: VecDeque::new() })))
+    }
+
+    /// Joins the queue. Who calls first sits first.
+    pub(super) fn join(&self) -> Turn {
+        let (sender, receiver) = oneshot::channel();
+        self.seats().waiting.push_back(sender);
+        self.fill();
+        Turn(receiver)
+    }
+
+    /// Hands free seats to those who wait. A seat that is handed to one who has just left comes
+    /// back by being dropped.
+    fn fill(&self) {
+        while let Some(next) = self.next() {
+            drop(next.send(Seat(self.clone())));
+        }
+    }
+
+    /// Takes a free seat for the first who still waits.
+    fn next(&self) -> Option<oneshot::Sender<Seat>> {
+        let mut seats = self.seats();
+        while seats.free > 0 {
+            let next = seats.waiting.pop_front()?;
+            if !next.is_closed() {
+                seats.free -= 1;
+                return Some(next);
+            }
+        }
+        None
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Seats> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn {
+    /// Waits for a seat. `None`: the room is gone.
+    pub(super) async fn seat(self) -> Option<Seat> {
+        self.0.await.ok()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.seats().free += 1;
+        self.0.fill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn seats_go_round_in_order() {
+        let gate = Gate::new(1);
+        let first = gate.join().seat().await.unwrap();
+        let mut second = gate.join();
+        let left = gate.join();
+        let mut third = gate.join();
+        assert!(second.0.try_recv().is_err() && third.0.try_recv().is_err());
+        drop(left);
+        drop(first);
+        let seat = second.0.try_recv().unwrap();
+        assert!(third.0.try_recv().is_err());
+        drop(seat);
+        drop(third.0.try_recv().unwrap());
+        assert!(gate.join().0.try_recv().is_ok());
+    }
+
+    #[test]
+    fn a_seat_for_one_who_left_is_not_lost() {
+        let gate = Gate::new(2);
+        for _ in 0..1000 {
+            drop(gate.join());
+        }
+        let (mut a, mut b, mut c) = (gate.join(), gate.join(), gate.join());
+        let seats = (a.0.try_recv().unwrap(), b.0.try_recv().unwrap());
+        assert!(c.0.try_recv().is_err());
+        drop(seats);
+        assert!(c.0.try_recv().is_ok());
+    }
+}

@@ -1,0 +1,88 @@
+//! One call from its arguments to its answer: the turn, the run, the cancel, the panic.
+
+use std::any::Any;
+use std::pin::pin;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio::task::{JoinError, spawn_blocking};
+
+use crate::request::Request;
+use crate::runner::{Cancel, Fault, RunError};
+
+use super::answer::Answer;
+use super::queue::Turn;
+use super::{Door, Offer, call};
+
+/// Answers one call. Whatever happens, a panic included, there is an answer.
+///
+/// When `cancelled` is done the run is told to end and its end is waited for.
+pub(super) async fn answer(
+    door: Arc<dyn Door>,
+    offers: Arc<[Offer]>,
+    arguments: Map<String, Value>,
+    turn: Turn,
+    cancelled: impl Future<Output = ()> + Send + 'static,
+) -> Answer {
+    // A task of its own, so that a panic anywhere below is a value here.
+    let task = tokio::spawn(async move {
+        match call::request(arguments, &offers) {
+            Ok(request) => run(door, request, turn, cancelled).await,
+            Err(advice) => Answer::advice(&advice),
+        }
+    });
+    task.await.unwrap_or_else(defect)
+}
+
+async fn run(
+    door: Arc<dyn Door>,
+    request: Request,
+    turn: Turn,
+    cancelled: impl Future<Output = ()>,
+) -> Answer {
+    let mut cancelled = pin!(cancelled);
+    let seat = tokio::select! {
+        biased;
+        () = &mut cancelled => return Answer::never_started(),
+        seat = turn.seat() => seat,
+    };
+    let cancel = match Cancel::new() {
+        Ok(cancel) => cancel,
+        Err(errno) => return no_descriptor(errno),
+    };
+    let switch = cancel.clone();
+    let mut run = spawn_blocking(move || {
+        let _seat = seat;
+        match door.run(&request, &cancel) {
+            Ok(outcome) => Answer::from(&outcome),
+            Err(error) => Answer::from(&error),
+        }
+    });
+    let ended = tokio::select! {
+        ended = &mut run => ended,
+        () = &mut cancelled => {
+            switch.cancel();
+            run.await
+        }
+    };
+    ended.unwrap_or_else(defect)
+}
+
+fn no_descriptor(errno: nix::errno::Errno) -> Answer {
+    let message = format!("no file descriptor is left for another run: {}", errno.desc());
+    Answer::from(&RunError::Other { fault: Fault::Host, message })
+}
+
+/// The answer where a panic ended the call.
+fn defect(error: JoinError) -> Answer {
+    let why = match error.try_into_panic() {
+        Ok(panic) => words(panic.as_ref()).to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Answer::defect(&format!("this is a defect of the server, not of your code: {why}"))
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic")
+}

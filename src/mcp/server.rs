@@ -1,0 +1,374 @@
+//! The protocol: the only file that names `rmcp`.
+//!
+//! Every version that it serves goes through one loop without a handshake of its own
+//! ([`serve_directly`]): a client may `initialize`, ask `server/discover`, or just call with its
+//! version in `_meta`.
+
+use std::collections::HashSet;
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientJsonRpcMessage,
+    ClientNotification, ClientRequest, ContentBlock, CustomRequest, CustomResult, ErrorCode,
+    Implementation, InitializeRequestParams, InitializeResult, JsonRpcMessage, ListToolsResult,
+    MetaObject, PaginatedRequestParams, RequestId, ServerCapabilities, ServerConfig,
+    ServerJsonRpcMessage, Tool, ToolAnnotations,
+};
+use rmcp::service::{RequestContext, serve_directly};
+use rmcp::transport::Transport;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, mpsc};
+
+use super::answer::Answer;
+use super::queue::{Gate, Turn};
+use super::wire::{Line, MAX_LINE, Pen, Wire};
+use super::{Door, Offer, id, run, tool};
+
+/// How long requests that were read before the end of the input may still run.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long runs that were told to end are waited for.
+const DYING: Duration = Duration::from_secs(3);
+
+/// Serves one client until it has gone, or SIGTERM or SIGINT.
+///
+/// At the end of the input, requests that were read are answered if they end within [`GRACE`]; then,
+/// and at once when nobody reads the output or at a signal, every run is cancelled.
+///
+/// # Errors
+/// No signal handler could be installed.
+pub(super) async fn serve(door: Arc<dyn Door>, limit: usize, wire: Wire) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let Wire { lines, pen, broken } = wire;
+    let ended = Arc::new(Notify::new());
+    let talk = Talk {
+        lines: Some(lines),
+        pen,
+        gate: Gate::new(limit),
+        unanswered: Arc::default(),
+        ended: Arc::clone(&ended),
+    };
+    let service = serve_directly::<RoleServer, _, _, _, _>(Server::new(door), talk, None);
+    let stop = service.cancellation_token();
+    let mut done = pin!(service.waiting());
+    tokio::select! {
+        _ = &mut done => return Ok(()),
+        () = async { ended.notified().await; tokio::time::sleep(GRACE).await } => {}
+        () = broken.notified() => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    stop.cancel();
+    // Whoever does not die in time dies with this process.
+    let _ = tokio::time::timeout(DYING, done).await;
+    Ok(())
+}
+
+/// What answers requests.
+struct Server {
+    door: Arc<dyn Door>,
+    offers: Arc<[Offer]>,
+    tool: Tool,
+    info: ServerConfig,
+}
+
+impl Server {
+    fn new(door: Arc<dyn Door>) -> Self {
+        let offers: Arc<[Offer]> = door.environments().into();
+        let facts = door.facts();
+        let schema = tool::schema(&offers, &facts);
+        // It writes, but to a sandbox that is new each time: nothing that lasts is changed.
+        let annotations = ToolAnnotations::new()
+            .read_only(false)
+            .destructive(false)
+            .idempotent(true)
+            .open_world(false);
+        let tool =
+            Tool::new(tool::NAME, tool::description(&facts), schema).with_annotations(annotations);
+        let info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new(
+                env!("CARGO_PKG_NAME"),
+                env!("CARGO_PKG_VERSION"),
+            ))
+            .with_instructions(tool::instructions(&offers));
+        Self { door, offers, tool, info }
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        self.info.clone()
+    }
+
+    /// Remembers the version that was agreed on, not the one that was asked for: answers take their
+    /// shape from it.
+    async fn initialize(
+        &self,
+        mut request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let result = self.negotiate_initialize(&request)?;
+        request.protocol_version = result.protocol_version.clone();
+        context.peer.set_peer_info(request);
+        Ok(result)
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        version_known(&context)?;
+        Ok(ListToolsResult::with_all_items(vec![self.tool.clone()]))
+    }
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        version_known(&context)?;
+        if call.name != tool::NAME {
+            let message = format!("there is no tool {:?}; the tool is {}", call.name, tool::NAME);
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        let turn = context.extensions.get::<Ticket>().and_then(Ticket::take);
+        let Some(turn) = turn else {
+            return Err(ErrorData::internal_error("a call came without its turn", None));
+        };
+        let answer = run::answer(
+            Arc::clone(&self.door),
+            Arc::clone(&self.offers),
+            call.arguments.unwrap_or_default(),
+            turn,
+            context.ct.cancelled_owned(),
+        );
+        Ok(result(answer.await).into())
+    }
+
+    /// Here arrive methods that are unknown, and known ones whose parameters have the wrong shape.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        match request.method.as_str() {
+            // Models do this; what they get they can read.
+            "tools/call" if names_our_tool(request.params.as_ref()) => {
+                let advice = Answer::advice("the arguments must be a JSON object");
+                let result = serde_json::to_value(result(advice))
+                    .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+                Ok(CustomResult::new(result))
+            }
+            "initialize" | "server/discover" | "tools/list" | "tools/call" => {
+                let message = format!("the parameters of {} have the wrong shape", request.method);
+                Err(ErrorData::invalid_params(message, None))
+            }
+            unknown => {
+                let message = format!("there is no method {unknown:?}");
+                Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None))
+            }
+        }
+    }
+}
+
+/// A request must say which version it speaks, unless `initialize` did.
+fn version_known(context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+    match context.protocol_version() {
+        Some(_) => Ok(()),
+        None => Err(ErrorData::invalid_params(
+            "send initialize first, or io.modelcontextprotocol/protocolVersion and \
+             io.modelcontextprotocol/clientCapabilities in the request's _meta",
+            None,
+        )),
+    }
+}
+
+fn names_our_tool(params: Option<&Value>) -> bool {
+    params.and_then(|params| params.get("name")).and_then(Value::as_str) == Some(tool::NAME)
+}
+
+fn result(answer: Answer) -> CallToolResult {
+    let Answer { text, is_error, meta } = answer;
+    let content = vec![ContentBlock::text(text)];
+    let mut result = match is_error {
+        true => CallToolResult::error(content),
+        false => CallToolResult::success(content),
+    };
+    result.meta = Some(MetaObject(meta));
+    result
+}
+
+/// The turn of one call, taken when its line was read, before any task could overtake it.
+#[derive(Clone)]
+struct Ticket(Arc<Mutex<Option<Turn>>>);
+
+impl Ticket {
+    fn take(&self) -> Option<Turn> {
+        lock(&self.0).take()
+    }
+}
+
+/// The requests that were read and not yet answered.
+#[derive(Default)]
+struct Unanswered {
+    ids: Mutex<HashSet<RequestId>>,
+    fewer: Notify,
+}
+
+impl Unanswered {
+    fn add(&self, id: &RequestId) {
+        lock(&self.ids).insert(id.clone());
+    }
+
+    fn remove(&self, id: &RequestId) {
+        lock(&self.ids).remove(id);
+        self.fewer.notify_one();
+    }
+
+    async fn none(&self) {
+        while !lock(&self.ids).is_empty() {
+            self.fewer.notified().await;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The transport: lines ↔ messages.
+struct Talk {
+    /// `None` once the input has ended.
+    lines: Option<mpsc::Receiver<Line>>,
+    pen: Pen,
+    gate: Gate,
+    unanswered: Arc<Unanswered>,
+    ended: Arc<Notify>,
+}
+
+impl Talk {
+    /// Notes what a message means for the queue and for those who wait for an answer.
+    fn note(&self, message: &mut ClientJsonRpcMessage) {
+        match message {
+            JsonRpcMessage::Request(request) => {
+                self.unanswered.add(&request.id);
+                if let ClientRequest::CallToolRequest(call) = &mut request.request {
+                    let turn = Arc::new(Mutex::new(Some(self.gate.join())));
+                    call.extensions.insert(Ticket(turn));
+                }
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    self.unanswered.remove(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
+    }
+
+    fn write(
+        &self,
+        message: &ServerJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + use<> {
+        let line = serde_json::to_vec(message).map(|mut line| {
+            line.push(b'\n');
+            self.pen.write(line)
+        });
+        async move { line?.await }
+    }
+}
+
+impl Transport<RoleServer> for Talk {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let written = self.write(&message);
+        let unanswered = Arc::clone(&self.unanswered);
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(response.id),
+            JsonRpcMessage::Error(error) => error.id,
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        async move {
+            let written = written.await;
+            if let Some(id) = id {
+                unanswered.remove(&id);
+            }
+            written
+        }
+    }
+
+    /// The next message. May be dropped at any await and called again.
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        while let Some(lines) = &mut self.lines {
+            let read = match lines.recv().await {
+                Some(Line::Whole(line)) => parse(&line),
+                Some(Line::TooLong(id)) => Err(too_long(id.as_ref())),
+                None => {
+                    self.lines = None;
+                    self.ended.notify_one();
+                    break;
+                }
+            };
+            match read {
+                Ok(Some(mut message)) => {
+                    self.note(&mut message);
+                    return Some(message);
+                }
+                Ok(None) => {}
+                // An output that has gone is told by the wire.
+                Err(answer) => drop(self.pen.write(answer).await),
+            }
+        }
+        self.unanswered.none().await;
+        None
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        self.lines = None;
+        Ok(())
+    }
+}
+
+/// A line → a message; nothing, if the line is blank; the answer, if it is something else.
+fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Vec<u8>> {
+    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii();
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let error = match serde_json::from_slice(line) {
+        Ok(message) => return Ok(Some(message)),
+        Err(error) => error,
+    };
+    // Some JSON cannot be kept, such as a string with a lone surrogate, but its id can be.
+    if let Err(error) = serde_json::from_slice::<IgnoredAny>(line) {
+        return Err(failure(ErrorCode::PARSE_ERROR, &format!("this is no JSON: {error}"), None));
+    }
+    let message = format!("this is no request of the protocol: {error}");
+    Err(failure(ErrorCode::INVALID_REQUEST, &message, id::of(line).as_ref()))
+}
+
+fn too_long(id: Option<&Value>) -> Vec<u8> {
+    let message = format!("the message is too long: at most {MAX_LINE} bytes are taken");
+    failure(ErrorCode::INVALID_REQUEST, &message, id)
+}
+
+/// An error as a line. By hand, because rmcp leaves out the id where JSON-RPC wants a null.
+fn failure(code: ErrorCode, message: &str, id: Option<&Value>) -> Vec<u8> {
+    let error = json!({"code": code.0, "message": message});
+    format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "error": error})).into_bytes()
+}

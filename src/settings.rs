@@ -1,0 +1,497 @@
+//! Settings: flags, then environment variables, then the settings file, then defaults.
+//!
+//! A flag is the same setting as its environment variable: the command line answers the look-up of
+//! the variable first. Whatever is wrong is refused at start with its name and value, also an empty
+//! value; nothing falls back to its default in silence.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tracing::level_filters::LevelFilter;
+
+use crate::environment::artifact::is_variable;
+use crate::environment::{Sources, place, source};
+use crate::plan::{HostFile, Identity, Ids, LimitOverrides, Limits, ProcMode, Wall};
+use crate::planner::Ground;
+use crate::policy::Profile;
+
+/// One setting, as README's table and `--help` show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// The environment variable, or the key in the settings file.
+    pub name: &'static str,
+    /// Where it is given.
+    pub place: Place,
+    /// What it means.
+    pub meaning: &'static str,
+    /// What holds without it.
+    pub default: &'static str,
+}
+
+/// Where a setting is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In the environment.
+    Variable,
+    /// In the file that `NIX_SANDBOX_CONFIG` names.
+    File,
+}
+
+const fn variable(name: &'static str, default: &'static str, meaning: &'static str) -> Setting {
+    Setting { name, place: Place::Variable, meaning, default }
+}
+
+const fn in_file(name: &'static str, default: &'static str, meaning: &'static str) -> Setting {
+    Setting { name, place: Place::File, meaning, default }
+}
+
+/// Every setting: the one table of which README and `--help` are made.
+pub const SETTINGS: [Setting; 20] = [
+    variable(PROJECT_DIR, "none", "directory that sandboxes see, read-only; absolute"),
+    variable(PROJECT_MOUNT, "/project", "where they see it"),
+    variable(DIR, "~/.config/nix-sandbox-mcp/sandboxes", "directory of artifacts built by Nix"),
+    variable(
+        STORE_ROOT,
+        "none",
+        "where a chroot store lies: DIR has /nix/store at DIR/nix/store; absolute",
+    ),
+    variable(BACKEND, "engine", "what isolates: engine"),
+    variable(CONFIG, "none", "settings file (TOML) with the keys below; absolute"),
+    variable(
+        LOG,
+        "warn",
+        "what is logged to stderr: off, error, warn, info, debug or trace; with `,json` as JSON",
+    ),
+    variable(MAX_RUNS, "8", "runs at the same time, 1 to 1024; further ones wait"),
+    in_file("limits.memory", "512M", "memory of a sandbox"),
+    in_file("limits.swap", "0", "swap of a sandbox"),
+    in_file("limits.pids", "512", "processes and threads"),
+    in_file("limits.cpu", "2", "processors; fractions are allowed"),
+    in_file("limits.workspace", "256M", "size of /workspace, and again of /tmp"),
+    in_file("limits.files", "65536", "files in each of them"),
+    in_file("limits.output", "64M", "what a run may print before it is ended"),
+    in_file("limits.time", "30", "seconds a run may take; fractions are allowed"),
+    in_file(
+        "require",
+        "[]",
+        "walls without which nothing runs, besides those that always are: landlock, cgroup, keyring",
+    ),
+    in_file("profile", "default", "system calls that are allowed: default, strict or compat"),
+    in_file(
+        "proc",
+        "fresh",
+        "what is at /proc: fresh, or none where the kernel refuses it (containers)",
+    ),
+    in_file("inherit_env", "[]", "names of environment variables that sandboxed programs see too"),
+];
+
+const PROJECT_DIR: &str = "PROJECT_DIR";
+const PROJECT_MOUNT: &str = "PROJECT_MOUNT";
+const DIR: &str = "NIX_SANDBOX_DIR";
+const STORE_ROOT: &str = "NIX_SANDBOX_STORE_ROOT";
+const BACKEND: &str = "NIX_SANDBOX_BACKEND";
+const CONFIG: &str = "NIX_SANDBOX_CONFIG";
+const LOG: &str = "NIX_SANDBOX_LOG";
+const MAX_RUNS: &str = "NIX_SANDBOX_MAX_RUNS";
+
+/// Where artifacts are looked for, below the home directory.
+const DEFAULT_DIR: &str = ".config/nix-sandbox-mcp/sandboxes";
+/// The largest settings file, bytes.
+const MAX_FILE: u64 = 1 << 20;
+/// Variables that a sandbox sets itself; they cannot be inherited.
+const OWN_VARIABLES: [&str; 3] = ["PATH", "HOME", "TMPDIR"];
+
+/// [`SETTINGS`] as a Markdown table.
+#[must_use]
+pub fn markdown() -> String {
+    let mut table = String::from("| setting | where | default | meaning |\n|---|---|---|---|\n");
+    for Setting { name, place, meaning, default } in SETTINGS {
+        let place = match place {
+            Place::Variable => "environment",
+            Place::File => "settings file",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(table, "| `{name}` | {place} | `{default}` | {meaning} |");
+    }
+    table
+}
+
+/// [`SETTINGS`] as the last part of `--help`.
+#[must_use]
+pub fn help() -> String {
+    let mut text = String::new();
+    let headings = [
+        (Place::Variable, "Environment variables:"),
+        (Place::File, "Keys of the settings file that NIX_SANDBOX_CONFIG names:"),
+    ];
+    for (here, heading) in headings {
+        let _ = writeln!(text, "{heading}");
+        for Setting { name, meaning, default, .. } in SETTINGS.iter().filter(|s| s.place == here) {
+            let _ = writeln!(text, "  {name:<22}  {meaning} [{default}]");
+        }
+    }
+    text
+}
+
+/// A setting that cannot be: its name, its value, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name}={} {problem}", show(value))]
+pub struct SettingsError {
+    /// The variable.
+    pub name: &'static str,
+    /// What it holds.
+    pub value: OsString,
+    /// What is wrong with it, and what would be right.
+    pub problem: String,
+}
+
+/// A value as people would write it: quoted if it is odd, cut if it is long.
+fn show(value: &OsStr) -> String {
+    const LONGEST: usize = 120;
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@".contains(byte);
+    let bytes = value.as_bytes();
+    let head = OsStr::from_bytes(&bytes[..bytes.len().min(LONGEST)]);
+    let shown = match head.to_str() {
+        Some(text) if !text.is_empty() && text.bytes().all(|byte| plain(&byte)) => text.to_owned(),
+        _ => format!("{head:?}"),
+    };
+    if bytes.len() > LONGEST { format!("{shown}… ({} bytes)", bytes.len()) } else { shown }
+}
+
+/// A project, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Project {
+    /// The directory, without links in its path.
+    pub source: HostFile,
+    /// Where sandboxes see it.
+    pub mount: PathBuf,
+    /// Whom it belongs to.
+    pub owner: Ids,
+}
+
+/// What isolates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// The engine of this program.
+    #[default]
+    Engine,
+}
+
+/// What is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Log {
+    /// The least important level that is shown.
+    pub level: LevelFilter,
+    /// As JSON, one object a line.
+    pub json: bool,
+}
+
+/// All settings, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The project, if there is one.
+    pub project: Option<Project>,
+    /// Where sandboxes see a project, also one that a request names.
+    pub project_mount: PathBuf,
+    /// Where environments are looked for.
+    pub sources: Sources,
+    /// What isolates.
+    pub backend: Backend,
+    /// Limits over those of environments.
+    pub limits: LimitOverrides,
+    /// Walls without which nothing runs, besides those that always are.
+    pub require: BTreeSet<Wall>,
+    /// How much the system-call filter allows.
+    pub profile: Profile,
+    /// What stands at `/proc`.
+    pub proc: ProcMode,
+    /// Variables of this process that payloads see too.
+    pub inherited: BTreeMap<OsString, OsString>,
+    /// What is logged.
+    pub log: Log,
+    /// Runs at the same time.
+    pub max_runs: usize,
+}
+
+/// The settings file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    limits: LimitOverrides,
+    require: BTreeSet<Wall>,
+    profile: Profile,
+    proc: ProcMode,
+    inherit_env: Vec<String>,
+}
+
+/// Looks a variable up; the command line lets its flags answer first.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+impl Settings {
+    /// Reads and checks all settings. `euid` is who runs this program.
+    ///
+    /// # Errors
+    /// The first setting that cannot be.
+    pub fn load(lookup: Lookup<'_>, euid: u32) -> Result<Self, SettingsError> {
+        // An empty HOME or PATH is none: they are not ours to judge.
+        let foreign = |name| lookup(name).filter(|value| !value.is_empty());
+        let home = foreign("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let home = home.map(|home| fs::canonicalize(&home).unwrap_or(home));
+        let file = read_file(lookup, euid)?;
+        let project_mount = project_mount(lookup)?;
+        let project = lookup(PROJECT_DIR)
+            .map(|dir| Project::check(Path::new(&dir), &project_mount, home.as_deref()))
+            .transpose()?;
+        let sources = Sources {
+            path: foreign("PATH"),
+            project: project.as_ref().map(|project| project.source.path.clone()),
+            artifacts: artifacts(lookup, home.as_deref())?,
+            store_root: directory(lookup, STORE_ROOT)?,
+            home,
+            euid,
+        };
+        let inherit = file.inherit_env.into_iter();
+        let inherited = inherit.filter_map(|name| Some((name.clone().into(), lookup(&name)?)));
+        Ok(Self {
+            project,
+            project_mount,
+            sources,
+            backend: backend(lookup)?,
+            limits: file.limits,
+            require: file.require,
+            profile: file.profile,
+            proc: file.proc,
+            inherited: inherited.collect(),
+            log: log(lookup)?,
+            max_runs: max_runs(lookup)?,
+        })
+    }
+}
+
+impl Settings {
+    /// What the planner needs of them.
+    #[must_use]
+    pub fn ground(&self) -> Ground {
+        Ground {
+            project: self.project.as_ref().map(|it| (it.source.clone(), it.mount.clone())),
+            limits: self.limits,
+            require: self.require.clone(),
+            profile: self.profile,
+            proc: self.proc,
+            variables: self.inherited.clone(),
+        }
+    }
+
+    /// Who sandboxes are for the host. Whoever starts this program; but if that is root, the
+    /// project's owner, and if that is root too, a fixed user that owns nothing.
+    #[must_use]
+    pub fn outside(&self, own: Ids) -> Ids {
+        if own.uid != 0 {
+            return own;
+        }
+        let fallback = Identity::FALLBACK_OUTSIDE;
+        let owner = self.project.as_ref().map_or(fallback, |project| project.owner);
+        Ids {
+            uid: if owner.uid == 0 { fallback.uid } else { owner.uid },
+            gid: if owner.gid == 0 { fallback.gid } else { owner.gid },
+        }
+    }
+}
+
+fn wrong(name: &'static str, value: &OsStr, problem: impl Into<String>) -> SettingsError {
+    SettingsError { name, value: value.to_owned(), problem: problem.into() }
+}
+
+/// The value of a variable that must be text.
+fn text(lookup: Lookup<'_>, name: &'static str) -> Result<Option<String>, SettingsError> {
+    let text = |value: OsString| value.into_string().map_err(|v| wrong(name, &v, "is no text"));
+    lookup(name).map(text).transpose()
+}
+
+/// The value of a variable that must name a directory that is there.
+fn directory(lookup: Lookup<'_>, name: &'static str) -> Result<Option<PathBuf>, SettingsError> {
+    let Some(value) = lookup(name) else { return Ok(None) };
+    let path = Path::new(&value);
+    if !path.is_absolute() {
+        return Err(wrong(name, &value, "must be an absolute path"));
+    }
+    match fs::canonicalize(path).and_then(|path| Ok((fs::metadata(&path)?.is_dir(), path))) {
+        Ok((true, path)) => Ok(Some(path)),
+        Ok((false, _)) => Err(wrong(name, &value, "is not a directory")),
+        Err(error) => Err(wrong(name, &value, unreachable(&error))),
+    }
+}
+
+fn unreachable(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "does not exist".to_owned(),
+        io::ErrorKind::PermissionDenied => "cannot be reached: permission denied".to_owned(),
+        _ => format!("cannot be reached: {error}"),
+    }
+}
+
+fn artifacts(lookup: Lookup<'_>, home: Option<&Path>) -> Result<Option<PathBuf>, SettingsError> {
+    let given = directory(lookup, DIR)?;
+    Ok(given.or_else(|| home.map(|home| home.join(DEFAULT_DIR))))
+}
+
+fn backend(lookup: Lookup<'_>) -> Result<Backend, SettingsError> {
+    let Some(value) = text(lookup, BACKEND)? else { return Ok(Backend::default()) };
+    match value.as_str() {
+        "engine" => Ok(Backend::Engine),
+        "jail" | "auto" => {
+            Err(wrong(BACKEND, value.as_ref(), "is not available in this build; use engine"))
+        }
+        _ => Err(wrong(BACKEND, value.as_ref(), "is no backend; use engine")),
+    }
+}
+
+fn log(lookup: Lookup<'_>) -> Result<Log, SettingsError> {
+    let Some(value) = text(lookup, LOG)? else {
+        return Ok(Log { level: LevelFilter::WARN, json: false });
+    };
+    let (level, json) = match value.strip_suffix(",json") {
+        Some(level) => (level, true),
+        None => (value.as_str(), false),
+    };
+    let level = match level {
+        "off" => LevelFilter::OFF,
+        "error" => LevelFilter::ERROR,
+        "warn" => LevelFilter::WARN,
+        "info" => LevelFilter::INFO,
+        "debug" => LevelFilter::DEBUG,
+        "trace" => LevelFilter::TRACE,
+        _ => {
+            let right =
+                "must be off, error, warn, info, debug or trace, or one of them with `,json`";
+            return Err(wrong(LOG, value.as_ref(), right));
+        }
+    };
+    Ok(Log { level, json })
+}
+
+fn max_runs(lookup: Lookup<'_>) -> Result<usize, SettingsError> {
+    let Some(value) = text(lookup, MAX_RUNS)? else { return Ok(8) };
+    let runs = value.parse().ok().filter(|runs| (1..=1024).contains(runs));
+    runs.ok_or_else(|| wrong(MAX_RUNS, value.as_ref(), "must be a whole number from 1 to 1024"))
+}
+
+fn read_file(lookup: Lookup<'_>, euid: u32) -> Result<File, SettingsError> {
+    let Some(value) = lookup(CONFIG) else { return Ok(File::default()) };
+    let refused = |problem: String| wrong(CONFIG, &value, problem);
+    let path = Path::new(&value);
+    if !path.is_absolute() {
+        return Err(refused("must be an absolute path".to_owned()));
+    }
+    // It can name walls and secrets: nobody else may have written it.
+    let bytes = source::read_small(path, true, MAX_FILE, euid)
+        .map_err(|error| refused(format!("cannot be used: {error}")))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| refused("is no UTF-8 text".to_owned()))?;
+    let file: File = toml::from_str(text).map_err(|error| refused(in_line(text, &error)))?;
+    let refused = |problem: String| refused(format!("cannot be used: {problem}"));
+    file.limits.apply(&mut Limits::default()).map_err(|error| refused(error.to_string()))?;
+    for name in &file.inherit_env {
+        if !is_variable(name) {
+            return Err(refused(format!("`inherit_env`: {name:?} is no name of a variable")));
+        }
+        if OWN_VARIABLES.contains(&name.as_str()) {
+            return Err(refused(format!("`inherit_env`: {name} is set by the sandbox itself")));
+        }
+    }
+    Ok(file)
+}
+
+/// What is wrong with a TOML text: the line's number, the line, the reason.
+fn in_line(text: &str, error: &toml::de::Error) -> String {
+    let message = error.message();
+    let Some(span) = error.span() else { return format!("cannot be used: {message}") };
+    let before = text.get(..span.start).unwrap_or_default();
+    let number = before.matches('\n').count() + 1;
+    let line = text.lines().nth(number - 1).unwrap_or_default().trim();
+    format!("cannot be used: line {number}, `{line}`: {message}")
+}
+
+fn project_mount(lookup: Lookup<'_>) -> Result<PathBuf, SettingsError> {
+    let Some(value) = lookup(PROJECT_MOUNT) else { return Ok(PathBuf::from("/project")) };
+    let path = Path::new(&value);
+    let problem = if !place::is_plain(path) {
+        "must be an absolute path without `.`, `..`, `//`, a `/` at its end or a NUL byte, shorter \
+         than 4096 bytes"
+            .to_owned()
+    } else if path == Path::new("/") {
+        "cannot be the root; use a directory such as /project".to_owned()
+    } else if let Some(taken) = place::taken_at(path) {
+        format!("cannot be used: the sandbox has its own {taken}; use, say, /project")
+    } else if place::is_or_holds_home(path, None) {
+        "cannot be used: interpreters can lie below it; use, say, /project".to_owned()
+    } else {
+        return Ok(path.to_owned());
+    };
+    Err(wrong(PROJECT_MOUNT, &value, problem))
+}
+
+/// Kernel interfaces, sockets and Nix's own state: neither they nor what is below them is shown.
+const NEVER_BELOW: [&str; 5] = ["/proc", "/sys", "/dev", "/run", "/nix/var"];
+/// Too much of a host; a directory below may be shown.
+const NEVER_WHOLE: [&str; 5] = ["/", "/nix", "/nix/store", "/etc", "/var"];
+
+impl Project {
+    /// Checks the directory `dir`, which sandboxes shall see at `mount`. `home` is the caller's
+    /// home directory without links in its path. `dir` must be absolute: a command line joins it
+    /// to its working directory first.
+    ///
+    /// # Errors
+    /// One that names `PROJECT_DIR`.
+    pub fn check(dir: &Path, mount: &Path, home: Option<&Path>) -> Result<Self, SettingsError> {
+        let refused = |problem: String| wrong(PROJECT_DIR, dir.as_os_str(), problem);
+        if dir.as_os_str().is_empty() {
+            return Err(refused("is empty; unset it, or name a directory".to_owned()));
+        }
+        if !dir.is_absolute() {
+            return Err(refused("must be an absolute path".to_owned()));
+        }
+        let real = fs::canonicalize(dir).map_err(|error| refused(unreachable(&error)))?;
+        if let Some(problem) = exposure(&real, home) {
+            return Err(refused(problem));
+        }
+        let (source, owner) = source::check_owned(&real).map_err(|error| match error {
+            source::SourceError::Kind { kind, .. } => refused(not_a_directory(kind)),
+            error => refused(format!("cannot be used: {error}")),
+        })?;
+        if !source.directory {
+            return Err(refused(not_a_directory("regular file")));
+        }
+        fs::read_dir(&real).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => refused("cannot be read: permission denied".into()),
+            _ => refused(format!("cannot be read: {error}")),
+        })?;
+        Ok(Self { source, mount: mount.to_owned(), owner })
+    }
+}
+
+fn not_a_directory(kind: &str) -> String {
+    format!("is a {kind}, not a directory")
+}
+
+/// Why a directory of the host is too much for a sandbox.
+fn exposure(real: &Path, home: Option<&Path>) -> Option<String> {
+    let below = NEVER_BELOW.into_iter().find(|place| real.starts_with(place));
+    let whole = NEVER_WHOLE.into_iter().find(|place| real == Path::new(place));
+    if let Some(place) = below.or(whole) {
+        let leads = if real == Path::new(place) { "is" } else { "lies below" };
+        return Some(format!("{leads} {place}, which no sandbox may see; name a project"));
+    }
+    place::is_or_holds_home(real, home).then(|| {
+        "is or holds a home directory: a sandbox would see every secret in it; name a project"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests;

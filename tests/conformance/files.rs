@@ -1,0 +1,141 @@
+//! The file tree: nothing of the host but what a program needs, nothing writable but its own.
+
+use crate::needs;
+use crate::support::sh;
+
+#[test]
+fn the_root_holds_only_what_the_sandbox_makes() {
+    needs!(Userns);
+    let ran = sh("ls /");
+    let known = [
+        "bin",
+        "dev",
+        "etc",
+        "lib",
+        "lib32",
+        "lib64",
+        "libx32",
+        "nix",
+        "proc",
+        "sbin",
+        "tmp",
+        "usr",
+        "workspace",
+    ];
+    assert!(ran.stdout.lines().all(|name| known.contains(&name)), "{}", ran.stdout);
+}
+
+#[test]
+fn nothing_of_the_host_s_homes_and_no_etc_shadow() {
+    needs!(Userns);
+    let ran = sh("for f in /etc/shadow /root /home /run /var /mnt /media /boot /sys /srv /opt \
+                  /nix/var /etc/ssh /etc/nix /run/user /var/run/docker.sock; do \
+                  [ -e $f ] && echo \"$f is there\"; done; ls /etc");
+    let known =
+        ["alternatives", "group", "hosts", "ld.so.cache", "nsswitch.conf", "passwd", "resolv.conf"];
+    assert!(ran.stdout.lines().all(|name| known.contains(&name)), "{}", ran.stdout);
+}
+
+#[test]
+fn writing_anywhere_but_workspace_tmp_dev_shm_fails_with_erofs_or_eacces() {
+    needs!(Userns);
+    let ran = sh(
+        "for d in / /etc /usr /usr/bin /bin /lib /dev /dev/pts /proc /proc/sys/kernel; do \
+                  touch $d/x 2>&1; done; for d in /workspace /tmp /dev/shm; do touch $d/x && echo $d; done",
+    );
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(&lines[lines.len() - 3..], ["/workspace", "/tmp", "/dev/shm"]);
+    for line in &lines[..lines.len() - 3] {
+        let refused = ["Read-only file system", "Permission denied", "No such file or directory"];
+        assert!(refused.iter().any(|end| line.ends_with(end)), "{line}");
+    }
+    let missing = lines.iter().filter(|line| line.ends_with("No such file or directory")).count();
+    // procfs takes no new file from anyone, and says so in its own way.
+    assert!(missing <= 1, "{lines:?}");
+}
+
+#[test]
+fn what_of_proc_speaks_of_the_whole_host_is_masked() {
+    needs!(Userns);
+    let ran = sh(
+        "for f in kallsyms modules iomem ioports config.gz interrupts diskstats partitions \
+                  keys key-users cmdline timer_list sched_debug kcore kmsg vmallocinfo slabinfo; do \
+                  [ -e /proc/$f ] && wc -c </proc/$f; done; ls /proc/irq /proc/bus /proc/fs /proc/tty 2>/dev/null | grep -v :",
+    );
+    assert!(ran.stdout.lines().all(|line| line == "0" || line.is_empty()), "{}", ran.stdout);
+}
+
+#[test]
+fn kernel_knobs_cannot_be_written() {
+    needs!(Userns);
+    let ran = sh("for f in sysrq-trigger sys/kernel/core_pattern sys/kernel/modprobe \
+                  sys/vm/overcommit_memory sys/fs/file-max sys/user/max_user_namespaces \
+                  sys/net/ipv4/ip_forward sys/kernel/randomize_va_space; do \
+                  (echo 1 >/proc/$f) 2>/dev/null && echo \"wrote $f\"; done; \
+                  cat /proc/sys/user/max_user_namespaces");
+    assert_eq!(ran.stdout, "0\n");
+}
+
+#[test]
+fn dev_is_our_own_and_minimal() {
+    needs!(Userns);
+    let ran =
+        sh("ls /dev; stat -c '%a %U' /dev; echo hi >/dev/null && head -c 4 /dev/zero | wc -c; \
+                  (echo x >/dev/full) 2>&1; stat -f -c %T /dev/shm /dev/pts");
+    assert_eq!(
+        ran.stdout,
+        "fd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero\n\
+         755 sandbox\n4\nsh: 1: echo: echo: I/O error\ntmpfs\ndevpts\n"
+            .replace("echo: echo: I/O error", dev_full(&ran.stdout))
+    );
+}
+
+/// dash and bash tell a full device in their own words.
+fn dev_full(stdout: &str) -> &str {
+    let line = stdout.lines().rfind(|line| line.contains("echo:")).unwrap_or_default();
+    line.strip_prefix("sh: 1: ").unwrap_or(line)
+}
+
+#[test]
+fn mounts_are_nosuid_and_nodev_and_only_our_own() {
+    needs!(Userns);
+    let ran = sh("cat /proc/self/mountinfo");
+    for line in ran.stdout.lines() {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let (at, options) = (fields[4], fields[5]);
+        assert!(options.contains("nosuid"), "{line}");
+        let device = at.starts_with("/dev/") && !at.starts_with("/dev/shm");
+        assert!(device || options.contains("nodev"), "{line}");
+        let writable = ["/tmp", "/workspace", "/dev/shm", "/dev/pts", "/proc"];
+        let one_device = device && at != "/dev/pts";
+        assert!(options.starts_with("ro") || one_device || writable.contains(&at), "{line}");
+    }
+}
+
+#[test]
+fn workspace_and_tmp_are_sized_and_their_files_counted() {
+    needs!(Userns);
+    let ran = sh("df -B1 --output=size /workspace /tmp /dev/shm / | tail -n +2; \
+                  df --output=itotal /workspace /tmp | tail -n +2");
+    let numbers: Vec<u64> = ran.stdout.split_whitespace().map(|n| n.parse().expect("n")).collect();
+    assert_eq!(&numbers[..2], [256 << 20, 256 << 20]);
+    assert!(numbers[2] <= 256 << 20 && numbers[3] <= 64 << 20, "{numbers:?}");
+    assert_eq!(&numbers[4..], [65536, 65536]);
+}
+
+#[test]
+fn sh_and_env_are_where_scripts_look_for_them() {
+    needs!(Userns);
+    let ran = sh(
+        "cd; printf '#!/usr/bin/env sh\\necho from env\\n' >a; printf '#!/bin/sh\\necho from sh\\n' >b; \
+                  chmod +x a b; ./a; ./b",
+    );
+    assert_eq!(ran.stdout, "from env\nfrom sh\n", "{}", ran.stderr);
+}
+
+#[test]
+fn a_compiled_or_copied_program_in_the_workspace_can_be_executed() {
+    needs!(Userns);
+    let ran = sh("cp /bin/echo ./mine && ./mine works; chmod 6755 mine; ./mine still");
+    assert_eq!(ran.stdout, "works\nstill\n", "{}", ran.stderr);
+}

@@ -1,0 +1,94 @@
+//! Limits that hold with and without a cgroup.
+
+use crate::needs;
+use crate::support::{code, exec_with, sh};
+
+#[test]
+fn a_full_workspace_says_enospc() {
+    needs!(Userns);
+    let ran = sh(
+        "dd if=/dev/zero of=/workspace/x bs=1M count=400 2>&1 | tail -1; stat -c %s /workspace/x; \
+                  dd if=/dev/zero of=/tmp/x bs=1M count=400 2>&1 | grep -c 'No space left'",
+    );
+    assert!(ran.stdout.ends_with("268435456\n1\n"), "{}", ran.stdout);
+}
+
+#[test]
+fn too_many_files_say_enospc() {
+    needs!(Userns, Python);
+    let ran = code(
+        "python",
+        &[],
+        b"import errno\nn = 0\ntry:\n\x20 while True: open(f'/tmp/{n}', 'x').close(); n += 1\nexcept OSError as e: print(errno.errorcode[e.errno], 60000 < n < 65536)\n",
+    );
+    assert_eq!(ran.stdout, "ENOSPC True\n", "{}", ran.stderr);
+}
+
+#[test]
+fn one_10_gib_memfd_ends_with_efbig() {
+    needs!(Userns, Python);
+    let ran = code(
+        "python",
+        &[],
+        b"import os, errno\nfd = os.memfd_create('x')\ntry: os.ftruncate(fd, 10 << 30); print('made it')\nexcept OSError as e: print(errno.errorcode[e.errno])\n",
+    );
+    assert_eq!(ran.stdout, "EFBIG\n", "{}", ran.stderr);
+}
+
+#[test]
+fn a_fork_bomb_stops_at_the_limit() {
+    needs!(Userns, Python);
+    let ran = code(
+        "python",
+        &[],
+        b"import os, errno, signal\nn = 0\ntry:\n\x20 while n < 5000:\n\x20   if os.fork() == 0: signal.pause()\n\x20   n += 1\nexcept OSError as e: print(errno.errorcode[e.errno], n < 520)\n",
+    );
+    assert_eq!(ran.stdout, "EAGAIN True\n", "{}", ran.stderr);
+}
+
+#[test]
+fn no_core_is_dumped() {
+    needs!(Userns);
+    let ran = sh("cd /workspace; sh -c 'kill -SEGV $$'; ls -A; ulimit -c");
+    assert_eq!(ran.stdout, "0\n", "{}", ran.stderr);
+}
+
+#[test]
+fn bad_limits_are_refused_with_a_sentence() {
+    for (option, value, says) in [
+        ("--timeout", "0", "0"),
+        ("--timeout", "-1", "-1"),
+        ("--timeout", "NaN", "NaN"),
+        ("--timeout", "1e99", "1e99"),
+        ("--memory", "0", "memory"),
+        ("--memory", "lots", "lots"),
+    ] {
+        let mut command = crate::support::command();
+        command.args(["exec", &format!("{option}={value}"), "--", "true"]);
+        let output = command.output().expect("exec");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{option} {value}: {said}");
+        assert!(said.contains(says), "{option} {value}: {said}");
+    }
+}
+
+#[test]
+fn a_required_wall_that_cannot_be_had_refuses_the_run() {
+    needs!(Userns);
+    let directory = crate::support::directory();
+    let settings = directory.path().join("settings.toml");
+    std::fs::write(&settings, "require = [\"cgroup\"]\n").expect("settings");
+    let mut command = crate::support::command();
+    command.env("NIX_SANDBOX_CONFIG", &settings).args(["exec", "--", "true"]);
+    let output = command.output().expect("exec");
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        // This host has a cgroup to give: then it must have been used.
+        let ran = exec_with("shell", &[("NIX_SANDBOX_CONFIG", &settings)], &[], &["true"]);
+        let walls = ran.json["enforced"].as_array().expect("walls").clone();
+        assert!(walls.iter().any(|wall| wall["wall"] == "cgroup" && wall["strength"] == "active"));
+    } else {
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.contains("cgroup is required"), "{said}");
+    }
+}

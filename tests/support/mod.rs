@@ -1,0 +1,199 @@
+//! What the suites share: running the real program, and saying openly what this host lacks.
+
+#![allow(dead_code, reason = "each suite uses its part")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+/// The program under test. `NIX_SANDBOX_BIN` names another copy: the ordinary user's run of the
+/// same compiled tests needs one that it may execute.
+pub fn program() -> PathBuf {
+    std::env::var_os("NIX_SANDBOX_BIN")
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_nix-sandbox-mcp")), PathBuf::from)
+}
+
+/// A command that starts the program with nothing of ours in its settings.
+pub fn command() -> Command {
+    let mut command = Command::new(program());
+    for (name, _) in std::env::vars_os() {
+        let ours = ["NIX_SANDBOX_", "PROJECT_", "SESSION_"];
+        if ours.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// What one run said: the JSON of `exec --json` and `run --json`.
+#[derive(Debug)]
+pub struct Ran {
+    pub json: Value,
+    pub stdout: String,
+    pub stderr: String,
+    pub code: i64,
+}
+
+impl Ran {
+    /// # Panics
+    /// If the program itself failed.
+    pub fn of(output: &Output) -> Self {
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+            let said = String::from_utf8_lossy(&output.stderr);
+            panic!("no JSON ({error}): {:?} {said}", output.status)
+        });
+        let text = |stream: &str| json[stream]["text"].as_str().unwrap_or_default().to_owned();
+        let (stdout, stderr) = (text("stdout"), text("stderr"));
+        let code = json["exit_code"].as_i64().expect("exit_code");
+        Self { stdout, stderr, code, json }
+    }
+
+    pub fn ending(&self) -> &str {
+        self.json["ending"]["kind"].as_str().unwrap_or_default()
+    }
+}
+
+/// Runs a command in an environment.
+pub fn exec(environment: &str, words: &[&str]) -> Ran {
+    exec_with(environment, &[], &[], words)
+}
+
+/// Runs a shell script with the `shell` environment.
+pub fn sh(script: &str) -> Ran {
+    exec("shell", &["sh", "-c", script])
+}
+
+/// Runs a command with more options and environment variables.
+pub fn exec_with(
+    environment: &str,
+    variables: &[(&str, &Path)],
+    options: &[&str],
+    words: &[&str],
+) -> Ran {
+    let mut command = command();
+    command.args(["exec", "--json", "--env", environment]).args(options).arg("--").args(words);
+    command.envs(variables.iter().copied()).stdin(Stdio::null());
+    Ran::of(&command.output().expect("start the program"))
+}
+
+/// Runs code as the MCP tool would.
+pub fn code(environment: &str, options: &[&str], code: &[u8]) -> Ran {
+    let mut command = command();
+    command.args(["run", "--json", "--env", environment]).args(options).arg("-");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("start the program");
+    let mut stdin = child.stdin.take().expect("stdin");
+    stdin.write_all(code).expect("hand over the code");
+    drop(stdin);
+    Ran::of(&child.wait_with_output().expect("wait for the program"))
+}
+
+/// Something that a host may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    Userns,
+    Landlock,
+    Python,
+    Node,
+}
+
+impl Capability {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Userns => "userns",
+            Self::Landlock => "landlock",
+            Self::Python => "python",
+            Self::Node => "node",
+        }
+    }
+
+    fn is_here(self) -> bool {
+        static CELLS: [OnceLock<bool>; 4] = [const { OnceLock::new() }; 4];
+        *CELLS[self as usize].get_or_init(|| match self {
+            Self::Userns => succeeds("shell", &["true"]),
+            Self::Landlock => Path::new("/proc/self").exists() && landlock(),
+            Self::Python => succeeds("python", &["python3", "-c", "pass"]),
+            Self::Node => succeeds("node", &["node", "-e", "0"]),
+        })
+    }
+}
+
+fn succeeds(environment: &str, words: &[&str]) -> bool {
+    let mut command = command();
+    command.args(["exec", "--env", environment, "--"]).args(words).stdin(Stdio::null());
+    command.output().is_ok_and(|output| output.status.success())
+}
+
+fn landlock() -> bool {
+    nix_sandbox::kernel::landlock_abi().is_some()
+}
+
+/// Whether `wanted` is here. If not, that is said by name and counted; where
+/// `SANDBOX_MUST_WORK` lists it, it is a failure.
+///
+/// # Panics
+/// If a listed capability is missing.
+pub fn have(test: &str, wanted: &[Capability]) -> bool {
+    let must = std::env::var("SANDBOX_MUST_WORK").unwrap_or_default();
+    let lacking: Vec<_> = wanted.iter().filter(|capability| !capability.is_here()).collect();
+    for capability in &lacking {
+        let name = capability.name();
+        assert!(!must.split(',').any(|listed| listed == name), "{test}: {name} must work here");
+        eprintln!("LACKS {name}: {test}");
+        if let Some(path) = std::env::var_os("SANDBOX_LACKS") {
+            let mut file =
+                fs::OpenOptions::new().create(true).append(true).open(path).expect("lacks");
+            writeln!(file, "{name} {test}").expect("lacks");
+        }
+    }
+    lacking.is_empty()
+}
+
+/// Leaves the test where the host lacks something that it needs.
+#[macro_export]
+macro_rules! needs {
+    ($($capability:ident),+) => {
+        if !$crate::support::have(
+            std::thread::current().name().unwrap_or("test"),
+            &[$($crate::support::Capability::$capability),+],
+        ) {
+            return;
+        }
+    };
+}
+
+/// A directory of our own that every user may enter, removed when dropped. Not below `/tmp`'s
+/// usual private name with mode 0700, so that a sandbox that root starts may look in.
+pub fn directory() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    tempfile::Builder::new()
+        .prefix("sandbox-test-")
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempdir()
+        .expect("temporary directory")
+}
+
+/// The processes whose command line holds `marker`, ourselves left out.
+pub fn processes_with(marker: &str) -> Vec<String> {
+    let own = std::process::id().to_string();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name == own || !name.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if String::from_utf8_lossy(&line).contains(marker) {
+            found.push(format!("{name}: {}", String::from_utf8_lossy(&line).replace('\0', " ")));
+        }
+    }
+    found
+}
