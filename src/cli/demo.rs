@@ -111,7 +111,10 @@ impl Attempt {
             Expected::Answer(words) => {
                 !answer.is_error && answer.text.lines().next() == Some(words)
             }
-            Expected::Refusal(_) => answer.is_error && !answer.text.contains(REACHED),
+            // A whole line: a traceback shows the code itself.
+            Expected::Refusal(_) => {
+                answer.is_error && !answer.text.lines().any(|line| line == REACHED)
+            }
         }
     }
 
@@ -204,13 +207,14 @@ fn attempts(interpreter: Interpreter) -> [Attempt; 4] {
     ]
 }
 
-/// A file in the caller's home that is really there; else the home itself.
+/// A file in the caller's home that is really there; in an empty home, one that is nobody's
+/// business either.
 fn secret() -> PathBuf {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let home = home.unwrap_or_else(|| PathBuf::from("/root"));
-    let entries = std::fs::read_dir(&home).into_iter().flatten().filter_map(Result::ok);
+    let entries =
+        home.map(std::fs::read_dir).into_iter().flatten().flatten().filter_map(Result::ok);
     let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
-    files.map(|entry| entry.path()).min().unwrap_or(home)
+    files.map(|entry| entry.path()).min().unwrap_or_else(|| PathBuf::from("/etc/shadow"))
 }
 
 /// A throw-away project; gone when it is dropped.

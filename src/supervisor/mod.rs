@@ -69,6 +69,21 @@ pub enum Channels {
     },
 }
 
+impl Channels {
+    /// The caller's terminal, and the end of the socket on which pid 1 sends the payload's.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`.
+    pub fn terminal(
+        input: OwnedFd,
+        output: OwnedFd,
+        filtered: bool,
+    ) -> nix::Result<(Self, OwnedFd)> {
+        let (socket, theirs) = kernel::message_pair()?;
+        Ok((Self::Terminal { input, output, socket, filtered }, theirs))
+    }
+}
+
 /// Why there is no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SupervisorError {

@@ -89,9 +89,9 @@ impl Signals {
         }
         stop.add(Signal::SIGTSTP);
         if job {
-            kill(Pid::from_raw(0), Signal::SIGTSTP)?
+            kill(Pid::from_raw(0), Signal::SIGTSTP)?;
         } else {
-            raise(Signal::SIGTSTP)?
+            raise(Signal::SIGTSTP)?;
         }
         // Here this process stops.
         stop.thread_unblock()?;

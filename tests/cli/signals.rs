@@ -1,0 +1,83 @@
+//! Signals on their way to the payload (LIFE, TTY-04).
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use nix::sys::signal::Signal;
+
+use crate::harness::{command, program, send};
+
+/// A payload that has said that it is ready.
+fn ready(mut command: Command) -> (Child, BufReader<ChildStdout>) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("started");
+    let mut out = BufReader::new(child.stdout.take().expect("stdout"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    (child, out)
+}
+
+#[test]
+fn sigint_sigterm_sighup_and_sigquit_end_it_with_128_plus_n() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+        for json in [false, true] {
+            let words = ["exec", "--json", "--", "sh", "-c", "echo ready; sleep 1000"];
+            if json {
+                let mut child = command(&words).stdout(Stdio::piped()).spawn().expect("started");
+                // Taken from the first moment on, so it is missed at none.
+                std::thread::sleep(std::time::Duration::from_millis(300));
+                send(&child, signal);
+                assert_eq!(child.wait().expect("ended").code(), Some(128 + signal as i32));
+            } else {
+                let words = [&words[..1], &words[2..]].concat();
+                let (mut child, _out) = ready(command(&words));
+                send(&child, signal);
+                assert_eq!(child.wait().expect("ended").code(), Some(128 + signal as i32));
+            }
+        }
+    }
+}
+
+#[test]
+fn sigint_reaches_the_payload_once() {
+    let script = "trap 'echo got' INT; echo ready; \
+                  for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit 5";
+    let (mut child, mut out) = ready(command(&["exec", "--", "sh", "-c", script]));
+    send(&child, Signal::SIGINT);
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("the rest");
+    assert_eq!((rest.as_str(), child.wait().expect("ended").code()), ("got\n", Some(5)));
+}
+
+#[test]
+fn a_signal_at_any_moment_of_the_start_is_not_lost() {
+    for micros in (0..30_000).step_by(1500) {
+        let mut child = command(&["exec", "--", "sleep", "1000"]).spawn().expect("started");
+        // Before main() has taken them, the default action gives the same answer to the shell.
+        std::thread::sleep(std::time::Duration::from_micros(micros));
+        send(&child, Signal::SIGTERM);
+        let status = child.wait().expect("ended");
+        let by_default = std::os::unix::process::ExitStatusExt::signal(&status) == Some(15);
+        assert!(by_default || status.code() == Some(143), "after {micros} µs: {status}");
+    }
+}
+
+#[test]
+fn what_was_ignored_stays_ignored() {
+    let mut command = Command::new("sh");
+    let script = "trap '' HUP; exec \"$0\" exec -- sh -c 'echo ready; sleep 0.5; exit 6'";
+    command.args(["-c", script]).arg(program()).stdin(Stdio::null());
+    let (mut child, _out) = ready(command);
+    send(&child, Signal::SIGHUP);
+    assert_eq!(child.wait().expect("ended").code(), Some(6));
+}
+
+#[test]
+fn after_the_end_a_signal_ends_the_wait_for_a_slow_reader() {
+    let (mut child, out) =
+        ready(command(&["exec", "--", "sh", "-c", "echo ready; head -c 60000 /dev/zero; exit 7"]));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    send(&child, Signal::SIGTERM);
+    assert_eq!(child.wait().expect("ended").code(), Some(7));
+    drop(out);
+}

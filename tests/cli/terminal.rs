@@ -1,0 +1,146 @@
+//! `exec` on a terminal (TTY-01 to TTY-05).
+
+use nix::sys::signal::Signal;
+
+use crate::harness::{SIZE, Tty, eventually, program, send};
+
+#[test]
+fn exec_on_a_terminal_has_a_pty_of_its_own() {
+    let script = "tty; stty size; echo TERM=$TERM; \
+                  for n in 0 1 2; do test -t $n && readlink /proc/self/fd/$n; done; \
+                  echo hi >/dev/tty; exit 3";
+    let mut tty = Tty::start(&["exec", "--", "sh", "-c", script]);
+    assert_eq!(tty.code(), 3);
+    let size = format!("{} {}", SIZE.ws_row, SIZE.ws_col);
+    let wanted = [
+        "/dev/pts/0",
+        &size,
+        "TERM=xterm-test",
+        "/dev/pts/0",
+        "/dev/pts/0",
+        "/dev/pts/0",
+        "hi",
+        "",
+    ];
+    assert_eq!(tty.seen, wanted.join("\r\n"));
+}
+
+#[test]
+fn ctrl_c_is_130_and_ctrl_backslash_131() {
+    for (key, code) in [("\x03", 130), ("\x1c", 131)] {
+        let mut tty = Tty::start(&["exec", "--", "sh", "-c", "echo ready; sleep 1000"]);
+        tty.until("ready");
+        assert!(!tty.is_restored(), "raw meanwhile");
+        tty.keys(key);
+        assert_eq!(tty.code(), code);
+    }
+}
+
+#[test]
+fn ctrl_d_is_the_end_of_input() {
+    let mut tty = Tty::start(&["exec", "--", "cat"]);
+    tty.keys("one\r");
+    tty.until("one\r\none\r\n");
+    tty.keys("\x04");
+    assert_eq!(tty.code(), 0);
+}
+
+#[test]
+fn the_terminal_is_as_it_was_after_every_way_out() {
+    // The payload is killed.
+    let mut tty = Tty::start(&["exec", "--", "sh", "-c", "echo ready; kill -KILL $$"]);
+    assert_eq!(tty.code(), 137);
+    // The program is told to end.
+    for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
+        let mut tty = Tty::start(&["exec", "--", "sh", "-c", "echo ready; sleep 1000"]);
+        tty.until("ready");
+        send(&tty.child, signal);
+        assert_eq!(tty.code(), 128 + signal as i32);
+    }
+    // A time-out; the command is not found; the command changed the modes of its own terminal.
+    let mut tty = Tty::start(&["exec", "--timeout", "0.5", "--", "sleep", "1000"]);
+    assert_eq!(tty.code(), 124);
+    assert!(tty.seen.ends_with("sets another limit\r\n"), "{:?}", tty.seen);
+    assert_eq!(Tty::start(&["exec", "--", "no-such-program"]).code(), 127);
+    assert_eq!(Tty::start(&["exec", "--", "sh", "-c", "stty raw -echo; exit 8"]).code(), 8);
+    assert_eq!(Tty::start(&["exec", "--env", "nope", "--", "true"]).code(), 125);
+}
+
+#[test]
+fn the_window_size_follows() {
+    let script = "trap 'stty size; exit 9' WINCH; echo ready; while :; do sleep 0.1; done";
+    let mut tty = Tty::start(&["exec", "--", "sh", "-c", script]);
+    tty.until("ready\r\n");
+    tty.resize(nix::pty::Winsize { ws_row: 50, ws_col: 60, ..SIZE });
+    assert_eq!(tty.code(), 9);
+    assert_eq!(tty.seen, "50 60\r\n");
+}
+
+#[test]
+fn nothing_is_lost_at_the_end() {
+    for _ in 0..5 {
+        let script = "(while :; do echo y; done) & head -c 60000 /dev/zero | tr '\\0' x; exit 2";
+        let mut tty = Tty::start(&["exec", "--", "sh", "-c", script]);
+        assert_eq!(tty.code(), 2);
+        assert_eq!(tty.seen.matches('x').count(), 60_000);
+    }
+}
+
+#[test]
+fn pushing_input_with_tiocsti_is_refused() {
+    let code = "import fcntl, os, termios\n\
+                for place in 0, 1, 2, os.open('/dev/tty', os.O_RDWR):\n\
+                \x20try: fcntl.ioctl(place, termios.TIOCSTI, b'i'); print('PUSHED')\n\
+                \x20except OSError as error: print(error.errno)\n";
+    let mut tty = Tty::start(&["exec", "--env", "python", "--", "python3", "-c", code]);
+    assert_eq!(tty.code(), 0);
+    assert_eq!(tty.seen, "1\r\n".repeat(4));
+}
+
+#[test]
+fn drawing_passes_and_orders_to_the_emulator_do_not_unless_raw() {
+    let script = r"printf '\033[31mred\033[0m\033]52;c;aGk=\007\033[21t\033]0;t\007.'";
+    let mut tty = Tty::start(&["exec", "--", "sh", "-c", script]);
+    assert_eq!(tty.code(), 0);
+    assert_eq!(tty.seen, "\x1b[31mred\x1b[0m\x1b]0;t\x07.");
+    let mut tty = Tty::start(&["exec", "--raw", "--", "sh", "-c", script]);
+    assert_eq!(tty.code(), 0);
+    assert_eq!(tty.seen, "\x1b[31mred\x1b[0m\x1b]52;c;aGk=\x07\x1b[21t\x1b]0;t\x07.");
+}
+
+#[test]
+fn ctrl_z_then_fg_with_and_without_a_pty() {
+    let program = program();
+    let program = program.to_str().expect("text");
+    for option in ["", "--no-tty"] {
+        let mut tty = Tty::start_other(&["bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        tty.keys(&format!(
+            "{program} exec {option} -- sh -c 'echo rea''dy; sleep 1; echo do''ne; exit 6'\n"
+        ));
+        tty.until("ready\r\n");
+        tty.keys("\x1a");
+        tty.until("Stopped");
+        eventually("the shell has its terminal", || tty.is_restored());
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        tty.keys("fg\n");
+        tty.until("done\r\n");
+        // What is typed before the prompt is meant for the command.
+        tty.until("> ");
+        tty.keys("echo code $?\n");
+        tty.until("code 6\r\n");
+        tty.keys("exit 0\n");
+        assert_eq!(tty.code(), 0);
+    }
+}
+
+#[test]
+fn an_interactive_shell_inside_has_job_control() {
+    let mut tty = Tty::start(&["exec", "--", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
+    tty.keys("sleep 1000\r");
+    tty.until("sleep 1000\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    tty.keys("\x1a");
+    tty.until("Stopped");
+    tty.keys("kill -KILL %1; wait; exit 4\r");
+    assert_eq!(tty.code(), 4);
+}
