@@ -1,5 +1,6 @@
 //! A sandbox engine for language models.
 pub mod backend;
+pub mod cli;
 pub mod engine;
 pub mod environment;
 pub mod kernel;

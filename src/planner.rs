@@ -96,6 +96,8 @@ fn limits(
             return Err(PlannerError::Timeout { asked: seconds(timeout), most: seconds(most) });
         }
         limits.time_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
+    } else if request.terminal.is_some() {
+        limits.time_ms = Limits::LONGEST_MS;
     }
     if let Some(memory) = request.memory {
         limits.memory = memory;
@@ -175,7 +177,7 @@ fn command(request: &Request, environment: &Environment, ground: &Ground) -> Com
         ("TMPDIR", WORKSPACE.into()),
         ("USER", Identity::USER.into()),
         ("LANG", "C.UTF-8".into()),
-        ("TERM", "dumb".into()),
+        ("TERM", request.terminal.clone().unwrap_or_else(|| "dumb".into())),
         // chown to an unmapped owner fails with EINVAL, which tar does not expect.
         ("TAR_OPTIONS", "--no-same-owner".into()),
     ];

@@ -23,6 +23,9 @@ pub struct Request {
     pub timeout: Option<Duration>,
     /// Another memory limit, bytes.
     pub memory: Option<u64>,
+    /// A terminal of its own, with what `TERM` shall say of it. Whoever sits before it decides how
+    /// long it takes: without `timeout` there is no time limit but the longest there is.
+    pub terminal: Option<OsString>,
 }
 
 impl Request {
@@ -32,6 +35,6 @@ impl Request {
     /// A request with nothing but an environment and some work.
     #[must_use]
     pub fn new(environment: impl Into<String>, work: Work) -> Self {
-        Self { environment: environment.into(), work, timeout: None, memory: None }
+        Self { environment: environment.into(), work, timeout: None, memory: None, terminal: None }
     }
 }

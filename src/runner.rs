@@ -18,11 +18,18 @@ use crate::planner::{self, Ground};
 use crate::request::{Request, Work};
 use crate::supervisor::{Channels, SupervisorError, Watch};
 
+pub use crate::supervisor::{Filter, Signals};
+
 /// Where a payload's three streams lead.
 #[derive(Debug)]
 pub enum Streams {
     /// stdin is `/dev/null`; stdout and stderr are kept, capped, in the outcome.
     Capture,
+    /// As [`Streams::Capture`], but the payload reads from `stdin`.
+    Feed {
+        /// Read from and handed to the payload.
+        stdin: OwnedFd,
+    },
     /// Everything passes through, uncapped and byte-exact, between the payload's pipes and these
     /// three. Nothing is kept.
     Through {
@@ -32,6 +39,18 @@ pub enum Streams {
         stdout: OwnedFd,
         /// Gets what the payload writes to its standard error.
         stderr: OwnedFd,
+        /// Whether control characters are shown instead of sent where one of them is a terminal.
+        filtered: bool,
+    },
+    /// The payload gets a terminal of its own, which the caller's mirrors; the caller's is in raw
+    /// mode meanwhile and as it was afterwards, whatever happens short of SIGKILL. Nothing is kept.
+    Terminal {
+        /// The caller's terminal, to be read.
+        input: OwnedFd,
+        /// The same, to be written.
+        output: OwnedFd,
+        /// Whether orders to the terminal emulator (clipboard, links, reports) are taken out.
+        filtered: bool,
     },
 }
 
@@ -115,6 +134,31 @@ impl Runner {
         streams: Streams,
         cancel: &Cancel,
     ) -> Result<Outcome, RunError> {
+        self.enact(request, streams, cancel, None)
+    }
+
+    /// As [`Runner::run`]; besides, the payload gets the signals that this process gets, and this
+    /// process stops when somebody at its terminal stops the payload.
+    ///
+    /// # Errors
+    /// As for [`Runner::run`].
+    pub fn run_attached(
+        &self,
+        request: &Request,
+        streams: Streams,
+        cancel: &Cancel,
+        signals: &Signals,
+    ) -> Result<Outcome, RunError> {
+        self.enact(request, streams, cancel, Some(signals))
+    }
+
+    fn enact(
+        &self,
+        request: &Request,
+        streams: Streams,
+        cancel: &Cancel,
+        signals: Option<&Signals>,
+    ) -> Result<Outcome, RunError> {
         let plan = self.plan(request)?;
         self.backend.judge(&plan)?;
         let limits = *plan.limits();
@@ -123,14 +167,16 @@ impl Runner {
             Work::Command(_) => None,
         };
         let (report, write_end) = pipe()?;
-        let (stdio, channels) = streams.connect()?;
-        let started = self.backend.start(plan, Handover { stdio, report: write_end, code })?;
+        let Ends { stdio, terminal, channels } = streams.connect()?;
+        let handover = Handover { stdio, report: write_end, code, terminal };
+        let started = self.backend.start(plan, handover)?;
         let watch = Watch {
             pidfd: &started.pidfd,
             report,
             channels,
             limits: &limits,
             cancel: cancel.as_fd(),
+            signals,
         };
         let mut outcome = watch.to_end()?;
         outcome.enforced.0.extend(started.walls);
@@ -169,30 +215,47 @@ impl Runner {
     }
 }
 
+/// The sandbox's ends and ours.
+struct Ends {
+    stdio: [OwnedFd; 3],
+    terminal: Option<OwnedFd>,
+    channels: Channels,
+}
+
 impl Streams {
-    /// The sandbox's ends and ours.
-    fn connect(self) -> Result<([OwnedFd; 3], Channels), RunError> {
+    fn connect(self) -> Result<Ends, RunError> {
+        if let Self::Terminal { input, output, filtered } = self {
+            let pair = crate::kernel::message_pair();
+            let (socket, theirs) = pair.map_err(|errno| RunError::host("make a socket", errno))?;
+            let channels = Channels::Terminal { input, output, socket, filtered };
+            let stdio = [null()?, null()?, null()?];
+            return Ok(Ends { stdio, terminal: Some(theirs), channels });
+        }
         let (out_read, out_write) = pipe()?;
         let (err_read, err_write) = pipe()?;
-        match self {
-            Self::Capture => {
-                let null = nix::fcntl::open(
-                    "/dev/null",
-                    OFlag::O_RDONLY | OFlag::O_CLOEXEC,
-                    nix::sys::stat::Mode::empty(),
-                )
-                .map_err(|errno| RunError::host("open /dev/null", errno))?;
-                let channels = Channels::Kept { outputs: [out_read, err_read] };
-                Ok(([null, out_write, err_write], channels))
+        let (stdin, channels) = match self {
+            Self::Capture | Self::Terminal { .. } => {
+                (null()?, Channels::Kept { input: None, outputs: [out_read, err_read] })
             }
-            Self::Through { stdin, stdout, stderr } => {
-                let (in_read, in_write) = pipe()?;
+            Self::Feed { stdin } => {
+                let (read, write) = pipe()?;
+                let input = Some((stdin, write));
+                (read, Channels::Kept { input, outputs: [out_read, err_read] })
+            }
+            Self::Through { stdin, stdout, stderr, filtered } => {
+                let (read, write) = pipe()?;
                 let outputs = [(out_read, stdout), (err_read, stderr)];
-                let channels = Channels::Through { input: (stdin, in_write), outputs };
-                Ok(([in_read, out_write, err_write], channels))
+                (read, Channels::Through { input: (stdin, write), outputs, filtered })
             }
-        }
+        };
+        Ok(Ends { stdio: [stdin, out_write, err_write], terminal: None, channels })
     }
+}
+
+fn null() -> Result<OwnedFd, RunError> {
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    nix::fcntl::open("/dev/null", flags, nix::sys::stat::Mode::empty())
+        .map_err(|errno| RunError::host("open /dev/null", errno))
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), RunError> {

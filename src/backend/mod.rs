@@ -16,6 +16,9 @@ pub struct Handover {
     pub report: OwnedFd,
     /// The code, if the plan has a place for it.
     pub code: Option<OwnedFd>,
+    /// Where to send the master of the payload's own terminal, if it shall have one; see
+    /// [`crate::engine::Launch`].
+    pub terminal: Option<OwnedFd>,
 }
 
 /// A sandbox that was started.

@@ -42,8 +42,9 @@ impl Backend for Native {
 
     fn start(&self, plan: Plan, handover: Handover) -> Result<Started, BackendError> {
         let sources = self.sources.open(&plan)?;
-        let Handover { stdio, report, code } = handover;
-        let sandbox = self.launcher.launch(Launch { plan, stdio, report, code, sources })?;
+        let Handover { stdio, report, code, terminal } = handover;
+        let launch = Launch { plan, stdio, report, code, sources, terminal };
+        let sandbox = self.launcher.launch(launch)?;
         let cgroup = WallReport {
             wall: Wall::Cgroup,
             strength: Strength::Off,

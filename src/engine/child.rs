@@ -115,6 +115,7 @@ struct Child<'l> {
     control: Option<BorrowedFd<'l>>,
     report: File,
     root: Option<OwnedFd>,
+    terminal: Option<OwnedFd>,
     limits: Vec<(File, &'static str)>,
     walls: Vec<WallReport>,
 }
@@ -130,6 +131,7 @@ pub fn pid1(launch: &Launch, launcher: BorrowedFd<'_>, control: Option<BorrowedF
         control,
         report,
         root: None,
+        terminal: None,
         limits: Vec::new(),
         walls: Vec::new(),
     };
@@ -170,6 +172,7 @@ impl Child<'_> {
             Step::Device(device) => self.device(device),
             Step::DeviceLinks => self.device_links(),
             Step::Pts => self.pts(),
+            Step::Terminal => self.terminal(),
             Step::SharedMemory { size } => {
                 self.tmpfs(Path::new("/dev/shm"), *size, 4096, 0o1777, DATA)
             }
@@ -391,6 +394,28 @@ impl Child<'_> {
         self.attach(&tree, at, step)
     }
 
+    /// Makes the payload's terminal out of the sandbox's own devpts and hands its other side out.
+    ///
+    /// It belongs to pid 1's session, so that the payload's process group has a parent in its own
+    /// session: in an orphaned group the kernel ignores Ctrl-Z.
+    fn terminal(&mut self) -> Done {
+        let Some(socket) = &self.launch.terminal else { return Ok(()) };
+        let step = "make a terminal";
+        let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+        let master = openat(self.root()?, "dev/pts/ptmx", flags, Mode::empty()).at(step, "")?;
+        kernel::unlock_terminal(master.as_fd()).at(step, "")?;
+        let peer = kernel::terminal_peer(master.as_fd()).at(step, "")?;
+        kernel::claim_terminal(peer.as_fd()).at(step, "")?;
+        let step = "hand out the terminal";
+        kernel::send_message(socket.as_fd(), b"terminal", &[master.as_fd()]).at(step, "")?;
+        // Until it has the size and the modes of the caller's terminal.
+        if kernel::receive_message(socket.as_fd()).at(step, "")?.is_none() {
+            return Err(StepError::new(step, "(nobody took it)", Errno::EPIPE));
+        }
+        self.terminal = Some(peer);
+        Ok(())
+    }
+
     fn open_namespace_limits(&mut self) -> Done {
         for (name, value) in NAMESPACE_LIMITS {
             let path = format!("/proc/sys/user/{name}");
@@ -449,12 +474,12 @@ impl Child<'_> {
     fn place_descriptors(&mut self) -> Done {
         self.root = None;
         self.limits.clear();
-        let [stdin, stdout, stderr] = &self.launch.stdio;
-        let report = kernel::keep_only(
-            [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
-            self.launch.report.as_fd(),
-        )
-        .at("place descriptors", "")?;
+        let stdio = match &self.terminal {
+            Some(terminal) => [terminal.as_fd(); 3],
+            None => self.launch.stdio.each_ref().map(AsFd::as_fd),
+        };
+        let report =
+            kernel::keep_only(stdio, self.launch.report.as_fd()).at("place descriptors", "")?;
         let closed = std::mem::replace(&mut self.report, File::from(report));
         let _number_only = closed.into_raw_fd();
         Ok(())
@@ -483,15 +508,16 @@ impl Child<'_> {
         let walls = std::mem::take(&mut self.walls);
         Report::Ready { walls }.send(&self.report).at("report", "")?;
         let signals = init::block_signals().at("block signals", "")?;
+        let terminal = self.terminal.is_some();
         let started = Instant::now();
         match kernel::fork().at("start the payload", "")? {
             ForkResult::Child => {
-                let error = payload(self.plan(), &filter, &self.report);
+                let error = payload(self.plan(), terminal, &filter, &self.report);
                 let _ = Report::Failed(error).send(&self.report);
                 kernel::exit_now(127)
             }
             ForkResult::Parent { child } => {
-                init::run(child, started, &self.report, &signals, &own_filter)
+                init::run(child, terminal, started, &self.report, &signals, &own_filter)
             }
         }
     }
@@ -642,8 +668,8 @@ fn drop_capabilities() -> Done {
 }
 
 /// The payload's own steps, up to exec. Returns only when one fails.
-fn payload(plan: &Plan, filter: &Program, report: &File) -> StepError {
-    match enter_payload(plan, filter) {
+fn payload(plan: &Plan, terminal: bool, filter: &Program, report: &File) -> StepError {
+    match enter_payload(plan, terminal, filter) {
         Err(error) => error,
         Ok(()) => {
             let (program, errno) = execute(plan);
@@ -654,15 +680,28 @@ fn payload(plan: &Plan, filter: &Program, report: &File) -> StepError {
     }
 }
 
-fn enter_payload(plan: &Plan, filter: &Program) -> Done {
+fn enter_payload(plan: &Plan, terminal: bool, filter: &Program) -> Done {
+    if terminal {
+        // While signals are blocked: whoever takes the foreground from behind gets SIGTTOU.
+        take_foreground().at("take the foreground of the terminal", "")?;
+    } else {
+        nix::unistd::setsid().map(drop).at("start a session", "")?;
+    }
     init::unblock_signals().at("unblock signals", "")?;
-    nix::unistd::setsid().map(drop).at("start a session", "")?;
     let directory = plan.command().directory.as_path();
     nix::unistd::chdir(directory).at("enter", directory.display())?;
     // Nested: pid 1 lies outside of it, so no signal, no ptrace, no /proc/1.
     landlock::enter(plan.access())?;
     // Last: the filter need not allow what the steps above call.
     kernel::load_filter(filter).at("load the system-call filter", "")
+}
+
+/// A process group of its own, in the foreground of the terminal: Ctrl-C and Ctrl-Z reach it and
+/// not pid 1.
+fn take_foreground() -> nix::Result<()> {
+    let own = nix::unistd::getpid();
+    nix::unistd::setpgid(own, own)?;
+    nix::unistd::tcsetpgrp(std::io::stdin(), own)
 }
 
 /// Replaces this process by the program; returns what was tried and why it failed.

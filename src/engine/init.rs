@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -20,7 +20,7 @@ use crate::kernel;
 use crate::policy::Program;
 
 /// Signals that are passed on to the payload's process group when they come from outside.
-const FORWARDED: [Signal; 8] = [
+const FORWARDED: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
@@ -29,6 +29,7 @@ const FORWARDED: [Signal; 8] = [
     Signal::SIGUSR2,
     Signal::SIGWINCH,
     Signal::SIGCONT,
+    Signal::SIGTSTP,
 ];
 
 /// Blocks every signal and opens a descriptor to read them from. Before the fork, so that none is
@@ -52,25 +53,40 @@ pub fn unblock_signals() -> nix::Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
 }
 
-/// Watches the payload to its end and ends with it.
+/// Watches the payload to its end and ends with it. With a `terminal` the supervisor ends pid 1:
+/// what is still on its way through a terminal is lost when the leader of its session ends.
 pub fn run(
     payload: Pid,
+    terminal: bool,
     started: Instant,
     report: &File,
     signals: &SignalFd,
     filter: &Program,
 ) -> ! {
-    for descriptor in 0..=2 {
-        // The payload's streams are the payload's: EOF must not wait for pid 1.
-        let _ = nix::unistd::close(descriptor);
+    if !terminal {
+        // The payload's streams are the payload's: EOF must not wait for pid 1. A terminal's other
+        // side hangs up when nobody holds it for a moment; it stays open.
+        for descriptor in 0..=2 {
+            let _ = nix::unistd::close(descriptor);
+        }
     }
     // A second wall: without it nothing is lost but depth, so a refusal does not end the run.
     let _ = kernel::load_filter(filter);
     loop {
         match signals.read_signal() {
             Ok(Some(info)) if info.ssi_signo == Signal::SIGCHLD as u32 => {
-                if let Some(ending) = reap(payload) {
-                    finish(ending, started, report);
+                match reap(payload) {
+                    Some(News::Ended(ending)) if terminal => {
+                        // Nobody else shall write to it while it is emptied.
+                        let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+                        finish(ending, started, report);
+                    }
+                    Some(News::Ended(ending)) => {
+                        finish(ending, started, report);
+                        kernel::exit_now(0);
+                    }
+                    Some(News::Stopped) if terminal => drop(Report::Stopped.send(report)),
+                    Some(News::Stopped) | None => {}
                 }
             }
             // From outside only: inside, whoever wants to signal the payload can do so itself.
@@ -81,16 +97,25 @@ pub fn run(
     }
 }
 
-/// Reaps whoever has ended. The payload's ending, once it is among them.
-fn reap(payload: Pid) -> Option<Ended> {
-    let mut ending = None;
+/// What became of the payload.
+enum News {
+    Ended(Ended),
+    Stopped,
+}
+
+/// Reaps whoever has ended. What became of the payload, if it is among them.
+fn reap(payload: Pid) -> Option<News> {
+    let mut news = None;
     loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == payload => ending = Some(Ended::Code(code)),
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == payload => {
-                ending = Some(Ended::Signal(signal as i32));
+        match waitpid(None, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == payload => {
+                news = Some(News::Ended(Ended::Code(code)));
             }
-            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return ending,
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == payload => {
+                news = Some(News::Ended(Ended::Signal(signal as i32)));
+            }
+            Ok(WaitStatus::Stopped(pid, _)) if pid == payload => news = Some(News::Stopped),
+            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return news,
             Ok(_) | Err(_) => {}
         }
     }
@@ -98,11 +123,16 @@ fn reap(payload: Pid) -> Option<Ended> {
 
 fn forward(payload: Pid, signal: u32) {
     let signal = i32::try_from(signal).ok().and_then(|signal| Signal::try_from(signal).ok());
-    // ESRCH: it has just ended, which SIGCHLD tells.
-    let _ = killpg(payload, signal);
+    let signal = match signal {
+        // Its group may be an orphaned one, and those ignore SIGTSTP.
+        Some(Signal::SIGTSTP) => Some(Signal::SIGSTOP),
+        other => other,
+    };
+    // ESRCH: it leads no group yet, or it has just ended, which SIGCHLD tells.
+    let _ = killpg(payload, signal).or_else(|_| kill(payload, signal));
 }
 
-fn finish(ending: Ended, started: Instant, report: &File) -> ! {
+fn finish(ending: Ended, started: Instant, report: &File) {
     let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     let (cpu_us, peak_memory) = match getrusage(UsageWho::RUSAGE_CHILDREN) {
         Ok(usage) => {
@@ -111,6 +141,6 @@ fn finish(ending: Ended, started: Instant, report: &File) -> ! {
         }
         Err(_) => (0, 0),
     };
-    let sent = Report::Ended { ending, wall_us, cpu_us, peak_memory }.send(report);
-    kernel::exit_now(i32::from(sent.is_err()));
+    // EPIPE: nobody wants to know.
+    let _ = Report::Ended { ending, wall_us, cpu_us, peak_memory }.send(report);
 }

@@ -33,6 +33,9 @@ pub struct Launch {
     pub code: Option<OwnedFd>,
     /// Detached mounts for the plan's binds, by their order; see [`super::sources`].
     pub sources: Vec<Option<OwnedFd>>,
+    /// Where to send the master of the payload's own terminal, if it shall have one: one end of a
+    /// [`kernel::message_pair`]. Pid 1 waits there until it is answered. `stdio` is not used then.
+    pub terminal: Option<OwnedFd>,
 }
 
 /// A running sandbox.
@@ -180,11 +183,12 @@ fn clone_pid1(
 }
 
 /// The head of a launch on the wire. The descriptors follow in this order: the plan's text, the
-/// report pipe, the three streams, the code; then, in further messages, the sources.
+/// report pipe, the three streams, the code, the terminal's socket; then, in further messages, the sources.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
     code: bool,
+    terminal: bool,
     /// For each bind, whether a detached mount is passed.
     passed: usize,
 }
@@ -194,11 +198,15 @@ type Answer = Result<(), StepError>;
 fn send(socket: &OwnedFd, launch: &Launch) -> Result<(), LauncherError> {
     let plan = plan_text(&launch.plan)
         .map_err(|errno| StepError::new("write down the plan", "", errno))?;
-    let head = Head { code: launch.code.is_some(), passed: launch.sources.len() };
+    let head = Head {
+        code: launch.code.is_some(),
+        terminal: launch.terminal.is_some(),
+        passed: launch.sources.len(),
+    };
     let head = serde_json::to_vec(&head).map_err(|error| LauncherError::Gone(error.to_string()))?;
     let mut fds = vec![plan.as_fd(), launch.report.as_fd()];
     fds.extend(launch.stdio.iter().map(AsFd::as_fd));
-    fds.extend(launch.code.iter().map(AsFd::as_fd));
+    fds.extend(launch.code.iter().chain(&launch.terminal).map(AsFd::as_fd));
     let unreached = |errno: Errno| gone(&format!("cannot be reached: {}", errno.desc()));
     kernel::send_message(socket.as_fd(), &head, &fds).map_err(unreached)?;
     let sources: Vec<BorrowedFd<'_>> = launch.sources.iter().flatten().map(AsFd::as_fd).collect();
@@ -323,7 +331,8 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<Launch>, StepError> {
     let report = next()?;
     let stdio = [next()?, next()?, next()?];
     let code = if head.code { Some(next()?) } else { None };
+    let terminal = if head.terminal { Some(next()?) } else { None };
     let plan = serde_json::from_reader(std::io::BufReader::new(plan))
         .map_err(|error| StepError::new("read the plan", error, Errno::EINVAL))?;
-    Ok(Some(Launch { plan, stdio, report, code, sources }))
+    Ok(Some(Launch { plan, stdio, report, code, sources, terminal }))
 }

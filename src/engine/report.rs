@@ -75,6 +75,8 @@ pub enum Report {
         /// The kernel's answer.
         errno: i32,
     },
+    /// The payload's main process was stopped, by Ctrl-Z or a signal.
+    Stopped,
     /// The payload's main process ended.
     Ended {
         /// As wait(2) gives it.

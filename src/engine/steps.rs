@@ -64,6 +64,8 @@ pub enum Step<'p> {
     DeviceLinks,
     /// A devpts instance of its own.
     Pts,
+    /// A terminal of the payload's own, where the launch asks for one.
+    Terminal,
     /// Writable shared memory.
     SharedMemory {
         /// Bytes.
@@ -190,6 +192,8 @@ fn mount_steps<'p>(mount: &'p Mount, proc: ProcMode, binds: &mut usize, steps: &
             steps.extend(DEVICES.iter().map(Step::Device));
             steps.push(Step::DeviceLinks);
             steps.push(Step::Pts);
+            // While this process may still make descriptors that its Landlock domain knows not.
+            steps.push(Step::Terminal);
             steps.push(Step::SharedMemory { size: *shm });
         }
     }

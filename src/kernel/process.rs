@@ -223,6 +223,21 @@ pub fn ignore_children() -> nix::Result<()> {
     }
 }
 
+/// Whether this process ignores `signal`, as `nohup` and a shell's `&` have it (sigaction(2)).
+///
+/// # Errors
+/// `EINVAL` for what is no signal.
+pub fn is_ignored(signal: libc::c_int) -> nix::Result<bool> {
+    // SAFETY: `sigaction` is a C struct of plain data for which all-zero is valid; with a null new
+    // action the call only writes the old one to it.
+    let action = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        check(libc::sigaction(signal, std::ptr::null(), &raw mut action).into())?;
+        action
+    };
+    Ok(action.sa_sigaction == libc::SIG_IGN)
+}
+
 /// Ends this process at once: no destructors, no exit handlers of the program it was forked from.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: _exit(2) takes an integer and does not return.

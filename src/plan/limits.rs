@@ -49,6 +49,9 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The longest wall-clock limit: 7 days.
+    pub const LONGEST_MS: u64 = 7 * 24 * 3600 * 1000;
+
     /// The wall-clock limit.
     #[must_use]
     pub const fn time(&self) -> Duration {
@@ -137,7 +140,7 @@ impl Limits {
         if !(KIB..=1024 * GIB).contains(&output) {
             return wrong(Limit::Output, output.to_string(), "between 1K and 1024G");
         }
-        if !(1..=7 * 24 * 3600 * 1000).contains(&time_ms) {
+        if !(1..=Self::LONGEST_MS).contains(&time_ms) {
             let seconds = Duration::from_millis(time_ms).as_secs_f64();
             return wrong(Limit::Time, seconds.to_string(), "above 0 s and at most 7 days");
         }

@@ -7,6 +7,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::SupervisorError;
 use super::capture::Capture;
+use super::filter::Filter;
+use super::signals::Signals;
 use crate::outcome::Stream;
 
 /// Read at once.
@@ -21,6 +23,7 @@ const ATOMIC: usize = 4096;
 pub(super) struct Flow {
     from: Option<OwnedFd>,
     to: Sink,
+    filter: Option<Filter>,
     pending: Vec<u8>,
     done: usize,
 }
@@ -42,8 +45,8 @@ impl Flow {
     }
 
     /// A payload's output that passes through.
-    pub(super) fn outward(from: OwnedFd, to: OwnedFd) -> Self {
-        Self::new(from, Sink::Outward(to))
+    pub(super) fn outward(from: OwnedFd, to: OwnedFd, filter: Option<Filter>) -> Self {
+        Self { filter, ..Self::new(from, Sink::Outward(to)) }
     }
 
     /// A payload's input.
@@ -52,7 +55,7 @@ impl Flow {
     }
 
     const fn new(from: OwnedFd, to: Sink) -> Self {
-        Self { from: Some(from), to, pending: Vec::new(), done: 0 }
+        Self { from: Some(from), to, filter: None, pending: Vec::new(), done: 0 }
     }
 
     /// How many bytes came, if they are kept.
@@ -103,6 +106,9 @@ impl Flow {
             Err(errno) => return Err(SupervisorError::Call("read a stream", errno)),
         };
         self.pending.truncate(length);
+        if let Some(filter) = &mut self.filter {
+            self.pending = if length > 0 { filter.pass(&self.pending) } else { filter.finish() };
+        }
         if length == 0 {
             self.from = None;
             if matches!(self.to, Sink::Inward(_)) {
@@ -127,7 +133,9 @@ impl Flow {
             Err(Errno::EAGAIN | Errno::EINTR) => {}
             // Whoever read it has gone: then whoever writes it shall know (SIGPIPE).
             Err(Errno::EPIPE) => {
-                *self = Self { from: None, to: Sink::Closed, pending: Vec::new(), done: 0 }
+                self.from = None;
+                self.to = Sink::Closed;
+                self.pending.clear();
             }
             Err(errno) => return Err(SupervisorError::Call("write a stream", errno)),
         }
@@ -138,24 +146,47 @@ impl Flow {
         Ok(())
     }
 
-    /// The run has ended: hands on what is still on its way. With `hurry`, nobody is waited for.
-    pub(super) fn drain(&mut self, hurry: bool) -> Result<(), SupervisorError> {
+    /// The run has ended: hands on what is still on its way. With `hurry`, nobody is waited for;
+    /// else until one of `signals` says that it is enough.
+    pub(super) fn drain(
+        &mut self,
+        hurry: bool,
+        signals: Option<&Signals>,
+    ) -> Result<(), SupervisorError> {
         if matches!(self.to, Sink::Inward(_) | Sink::Closed) {
             return Ok(());
         }
         loop {
             while self.done < self.pending.len() {
-                if let Some((to, flags)) = self.waits_for() {
-                    let time = if hurry { PollTimeout::ZERO } else { PollTimeout::NONE };
-                    let ready = poll(&mut [PollFd::new(to, flags)], time);
-                    if ready == Ok(0) {
-                        return Ok(());
-                    }
+                if self.give_up(hurry, signals)? {
+                    return Ok(());
                 }
                 self.write()?;
             }
-            if !self.read()? {
+            if !self.read()? && self.pending.is_empty() {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Waits until a write is possible. Whether it was in vain.
+    fn give_up(&self, hurry: bool, signals: Option<&Signals>) -> Result<bool, SupervisorError> {
+        let Some((to, flags)) = self.waits_for() else { return Ok(false) };
+        loop {
+            let mut fds = vec![PollFd::new(to, flags)];
+            fds.extend(signals.map(|signals| PollFd::new(signals.as_fd(), PollFlags::POLLIN)));
+            let ready = poll(&mut fds, if hurry { PollTimeout::ZERO } else { PollTimeout::NONE });
+            if ready == Ok(0) {
+                return Ok(true);
+            }
+            if fds[0].any() == Some(true) {
+                return Ok(false);
+            }
+            if let Some(signals) = signals {
+                let told = signals.told_to_end();
+                if told.map_err(|errno| SupervisorError::Call("read a signal", errno))? {
+                    return Ok(true);
+                }
             }
         }
     }

@@ -5,7 +5,10 @@
 //! neither side waits for the other and memory stays flat whatever the payload writes.
 
 mod capture;
+mod console;
+mod filter;
 mod flow;
+mod signals;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -13,7 +16,12 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
 
+pub use self::filter::Filter;
+pub use self::signals::Signals;
+
+use self::console::Console;
 use self::flow::Flow;
 use crate::engine::report::Ended;
 use crate::engine::{Report, StepError};
@@ -34,6 +42,8 @@ const REPORT_MAX: usize = 64 << 10;
 pub enum Channels {
     /// stdout and stderr are kept.
     Kept {
+        /// What is read, and the pipe it is handed on to.
+        input: Option<(OwnedFd, OwnedFd)>,
         /// Read ends.
         outputs: [OwnedFd; 2],
     },
@@ -43,6 +53,19 @@ pub enum Channels {
         input: (OwnedFd, OwnedFd),
         /// The read ends, and where what comes out of them goes.
         outputs: [(OwnedFd, OwnedFd); 2],
+        /// Whether orders to a terminal are taken out where one is written to.
+        filtered: bool,
+    },
+    /// The payload has a terminal of its own.
+    Terminal {
+        /// The caller's, to be read.
+        input: OwnedFd,
+        /// The caller's, to be written.
+        output: OwnedFd,
+        /// Where pid 1 sends the payload's.
+        socket: OwnedFd,
+        /// Whether orders to the terminal emulator are taken out.
+        filtered: bool,
     },
 }
 
@@ -80,6 +103,8 @@ pub struct Watch<'a> {
     pub limits: &'a Limits,
     /// Readable when the caller has cancelled.
     pub cancel: BorrowedFd<'a>,
+    /// What this process gets and the payload shall get.
+    pub signals: Option<&'a Signals>,
 }
 
 /// What is known so far.
@@ -92,6 +117,7 @@ struct State {
     not_executed: Option<(String, i32)>,
     ended: Option<(Ended, Usage)>,
     killed: Option<Ending>,
+    stopped: bool,
     closed: bool,
 }
 
@@ -101,17 +127,20 @@ impl Watch<'_> {
     /// # Errors
     /// No payload ran, or a call of our own failed; never for what the payload does.
     pub fn to_end(self) -> Result<Outcome, SupervisorError> {
-        let Self { pidfd, report, channels, limits, cancel } = self;
-        let mut flows = flows(channels)?;
+        let Self { pidfd, report, channels, limits, cancel, signals } = self;
+        let (flows, console) = connect(channels)?;
         set_nonblocking(&report)?;
-        let mut state = State::default();
         let started = Instant::now();
-        let watched =
-            Loop { pidfd, report: &report, limits, cancel }.run(started, &mut state, &mut flows);
-        let killed = state.killed.is_some() || watched.is_err();
+        let state = State::default();
+        let mut watched =
+            Loop { pidfd, report: &report, limits, cancel, signals, console, state, flows };
+        let result = watched.run(started).and_then(|()| watched.empty_terminal());
+        let Loop { mut state, mut flows, console, .. } = watched;
+        let killed = state.killed.is_some() || result.is_err();
         let gone = kill(pidfd).and_then(|()| if killed { wait_gone(pidfd) } else { Ok(()) });
-        watched.and(gone)?;
-        flows.iter_mut().try_for_each(|flow| flow.drain(killed))?;
+        result.and(gone)?;
+        flows.iter_mut().try_for_each(|flow| flow.drain(killed, signals))?;
+        drop(console);
         let ending = state.ending()?;
         let usage = match state.ended {
             Some((_, usage)) => usage,
@@ -123,59 +152,81 @@ impl Watch<'_> {
     }
 }
 
-fn flows(channels: Channels) -> Result<Vec<Flow>, SupervisorError> {
+fn connect(channels: Channels) -> Result<(Vec<Flow>, Option<Console>), SupervisorError> {
+    let inward = |(stdin, pipe): (OwnedFd, OwnedFd)| {
+        set_nonblocking(&pipe).map(|()| Flow::inward(stdin, pipe))
+    };
     match channels {
-        Channels::Kept { outputs } => {
+        Channels::Kept { input, outputs } => {
             outputs.iter().try_for_each(set_nonblocking)?;
-            Ok(outputs.into_iter().map(|pipe| Flow::kept(pipe, KEPT)).collect())
+            let outputs = outputs.into_iter().map(|pipe| Ok(Flow::kept(pipe, KEPT)));
+            let flows = outputs.chain(input.map(inward)).collect::<Result<_, SupervisorError>>()?;
+            Ok((flows, None))
         }
-        Channels::Through { input: (stdin, pipe), outputs } => {
-            outputs.iter().map(|(from, _)| from).chain([&pipe]).try_for_each(set_nonblocking)?;
-            let outputs = outputs.into_iter().map(|(from, to)| Flow::outward(from, to));
-            Ok(outputs.chain([Flow::inward(stdin, pipe)]).collect())
+        Channels::Through { input, outputs, filtered } => {
+            outputs.iter().map(|(from, _)| from).try_for_each(set_nonblocking)?;
+            let outputs = outputs.into_iter().map(|(from, to)| {
+                let filter = (filtered && nix::unistd::isatty(&to) == Ok(true)).then(Filter::text);
+                Ok(Flow::outward(from, to, filter))
+            });
+            let flows = outputs.chain([inward(input)]).collect::<Result<_, SupervisorError>>()?;
+            Ok((flows, None))
+        }
+        Channels::Terminal { input, output, socket, filtered } => {
+            Ok((Vec::new(), Some(Console::new(input, output, filtered, socket))))
         }
     }
 }
 
-/// What the watching loop looks at.
+/// The watching loop: what it looks at and what it knows.
 struct Loop<'a> {
     pidfd: &'a OwnedFd,
     report: &'a OwnedFd,
     limits: &'a Limits,
     cancel: BorrowedFd<'a>,
+    signals: Option<&'a Signals>,
+    console: Option<Console>,
+    state: State,
+    flows: Vec<Flow>,
 }
 
 impl Loop<'_> {
-    fn run(
-        &self,
-        started: Instant,
-        state: &mut State,
-        flows: &mut [Flow],
-    ) -> Result<(), SupervisorError> {
+    fn run(&mut self, started: Instant) -> Result<(), SupervisorError> {
         let mut deadline = started.checked_add(self.limits.time());
-        while !state.closed && state.ended.is_none() {
-            let cancelled = self.turn(deadline, state, flows)?;
-            if state.ended.is_some() {
+        while !self.state.closed && self.state.ended.is_none() {
+            let cancelled = self.turn(deadline)?;
+            if self.state.ended.is_some() {
                 break;
             }
             let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            if state.killed.is_some() {
+            if self.state.killed.is_some() {
                 if late {
                     return Err(SupervisorError::Unkillable);
                 }
                 continue;
             }
-            state.killed = self.reason_to_kill(cancelled, late, flows);
-            if state.killed.is_some() {
+            self.state.killed = self.reason_to_kill(cancelled, late);
+            if self.state.killed.is_some() {
                 kill(self.pidfd)?;
                 deadline = Instant::now().checked_add(GRACE);
+            } else if std::mem::take(&mut self.state.stopped) {
+                self.suspend(true)?;
             }
         }
         Ok(())
     }
 
-    fn reason_to_kill(&self, cancelled: bool, late: bool, flows: &[Flow]) -> Option<Ending> {
-        let written: u64 = flows.iter().map(Flow::kept_bytes).sum();
+    /// What is still on its way through a terminal is lost with pid 1, so it is read before. Pid 1
+    /// has killed everyone who could write more.
+    fn empty_terminal(&mut self) -> Result<(), SupervisorError> {
+        match &self.console {
+            Some(_) => self.flows.iter_mut().try_for_each(|flow| flow.drain(false, self.signals)),
+            None => Ok(()),
+        }
+    }
+
+    fn reason_to_kill(&self, cancelled: bool, late: bool) -> Option<Ending> {
+        let written: u64 = self.flows.iter().map(Flow::kept_bytes).sum();
         if cancelled {
             Some(Ending::Cancelled)
         } else if written > self.limits.output {
@@ -186,55 +237,128 @@ impl Loop<'_> {
     }
 
     /// Waits for something to happen and deals with it. Whether the caller has cancelled.
-    fn turn(
-        &self,
-        deadline: Option<Instant>,
-        state: &mut State,
-        flows: &mut [Flow],
-    ) -> Result<bool, SupervisorError> {
-        let mut fds = vec![PollFd::new(self.report.as_fd(), PollFlags::POLLIN)];
-        let mut waiting = Vec::with_capacity(flows.len());
-        for (at, flow) in flows.iter().enumerate() {
-            if let Some((fd, flags)) = flow.waits_for() {
-                fds.push(PollFd::new(fd, flags));
-                waiting.push(at);
+    fn turn(&mut self, deadline: Option<Instant>) -> Result<bool, SupervisorError> {
+        let happened = self.wait(deadline)?;
+        let mut cancelled = false;
+        for event in happened {
+            match event {
+                Event::Report => self.read_report()?,
+                Event::Cancel => cancelled = true,
+                Event::Signal => self.pass_signals()?,
+                Event::Terminal => {
+                    if let Some(console) = &mut self.console {
+                        self.flows = console.connect()?;
+                    }
+                }
+                Event::Flow(at) => self.flows[at].pump()?,
             }
         }
+        Ok(cancelled)
+    }
+
+    /// What has happened; flows first, so that none is read after the report of the end.
+    fn wait(&self, deadline: Option<Instant>) -> Result<Vec<Event>, SupervisorError> {
+        let mut fds = Vec::with_capacity(8);
+        let mut events = Vec::with_capacity(8);
+        let mut watch = |fd, flags, event| {
+            fds.push(PollFd::new(fd, flags));
+            events.push(event);
+        };
+        for (at, flow) in self.flows.iter().enumerate() {
+            if let Some((fd, flags)) = flow.waits_for() {
+                watch(fd, flags, Event::Flow(at));
+            }
+        }
+        watch(self.report.as_fd(), PollFlags::POLLIN, Event::Report);
+        if let Some(socket) = self.console.as_ref().and_then(Console::waits_for) {
+            watch(socket, PollFlags::POLLIN, Event::Terminal);
+        }
         // Once it is on it stays on; looked at again it would keep the loop from waiting.
-        if state.killed.is_none() {
-            fds.push(PollFd::new(self.cancel, PollFlags::POLLIN));
+        if self.state.killed.is_none() {
+            watch(self.cancel, PollFlags::POLLIN, Event::Cancel);
+        }
+        if let Some(signals) = self.signals {
+            watch(signals.as_fd(), PollFlags::POLLIN, Event::Signal);
         }
         match poll(&mut fds, until(deadline)) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(SupervisorError::Call("poll", errno)),
         }
-        let fired: Vec<bool> =
-            fds.iter().map(|fd| fd.revents().is_some_and(|flags| !flags.is_empty())).collect();
-        drop(fds);
-        for (at, _) in waiting.iter().zip(&fired[1..]).filter(|(_, fired)| **fired) {
-            flows[*at].pump()?;
-        }
-        if fired[0] {
-            self.read_report(state)?;
-        }
-        Ok(fired.get(1 + waiting.len()).copied().unwrap_or(false))
+        let fired = fds.iter().map(|fd| fd.revents().is_some_and(|flags| !flags.is_empty()));
+        Ok(events
+            .into_iter()
+            .zip(fired)
+            .filter_map(|(event, fired)| fired.then_some(event))
+            .collect())
     }
 
-    fn read_report(&self, state: &mut State) -> Result<(), SupervisorError> {
+    fn pass_signals(&mut self) -> Result<(), SupervisorError> {
+        let Some(signals) = self.signals else { return Ok(()) };
+        let failed = |errno| SupervisorError::Call("read a signal", errno);
+        while let Some(signal) = signals.next().map_err(failed)? {
+            match (signal, &mut self.console) {
+                (Signal::SIGWINCH, Some(console)) => console.resize(),
+                (Signal::SIGTSTP, _) => {
+                    self.pass(signal)?;
+                    self.suspend(false)?;
+                }
+                (Signal::SIGCONT, Some(console)) => {
+                    console.enter()?;
+                    self.pass(signal)?;
+                }
+                _ => self.pass(signal)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// To pid 1, which passes it on to the payload's process group.
+    fn pass(&self, signal: Signal) -> Result<(), SupervisorError> {
+        match kernel::pidfd_signal(self.pidfd.as_fd(), signal as i32) {
+            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Err(errno) => Err(SupervisorError::Call("pass on a signal", errno)),
+        }
+    }
+
+    /// The payload is stopped: so stop we, the terminal as it was, until somebody continues us.
+    fn suspend(&mut self, job: bool) -> Result<(), SupervisorError> {
+        let Some(signals) = self.signals else { return Ok(()) };
+        if let Some(console) = &mut self.console {
+            console.leave();
+        }
+        signals.stop(job).map_err(|errno| SupervisorError::Call("stop", errno))?;
+        if let Some(console) = &mut self.console {
+            console.enter()?;
+            console.resize();
+        }
+        self.pass(Signal::SIGCONT)
+    }
+
+    fn read_report(&mut self) -> Result<(), SupervisorError> {
         let mut buffer = [0; 4096];
         loop {
             match nix::unistd::read(self.report, &mut buffer) {
                 Ok(0) => {
-                    state.closed = true;
+                    self.state.closed = true;
                     return Ok(());
                 }
-                Ok(length) => state.take(&buffer[..length])?,
+                Ok(length) => self.state.take(&buffer[..length])?,
                 Err(Errno::EAGAIN) => return Ok(()),
                 Err(Errno::EINTR) => {}
                 Err(errno) => return Err(SupervisorError::Call("read the report", errno)),
             }
         }
     }
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Flow(usize),
+    Report,
+    Terminal,
+    Cancel,
+    Signal,
 }
 
 /// Waits until pid 1 is gone, and with it everything in its namespace.
@@ -300,6 +424,7 @@ impl State {
                 self.walls = walls;
             }
             Report::NotExecuted { program, errno } => self.not_executed = Some((program, errno)),
+            Report::Stopped => self.stopped = true,
             Report::Ended { ending, wall_us, cpu_us, peak_memory } => {
                 self.ended = Some((ending, Usage { wall_us, cpu_us, peak_memory }));
             }
