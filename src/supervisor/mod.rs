@@ -69,6 +69,14 @@ pub enum Channels {
     },
 }
 
+/// The two ends over which pid 1 hands out the terminal that it made: ours, pid 1's.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
+pub fn terminal_pair() -> Result<(OwnedFd, OwnedFd), SupervisorError> {
+    kernel::message_pair().map_err(|errno| SupervisorError::Call("make a socket", errno))
+}
+
 /// Why there is no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SupervisorError {
