@@ -225,9 +225,8 @@ struct Ends {
 impl Streams {
     fn connect(self) -> Result<Ends, RunError> {
         if let Self::Terminal { input, output, filtered } = self {
-            let connected = Channels::terminal(input, output, filtered);
-            let (channels, theirs) =
-                connected.map_err(|errno| RunError::host("make a socket", errno))?;
+            let (socket, theirs) = crate::supervisor::terminal_pair()?;
+            let channels = Channels::Terminal { input, output, socket, filtered };
             let stdio = [null()?, null()?, null()?];
             return Ok(Ends { stdio, terminal: Some(theirs), channels });
         }

@@ -169,19 +169,33 @@ pub fn drop_bounding_set() -> nix::Result<()> {
     Ok(())
 }
 
-/// Gives every signal its default disposition. Those of the C library's own signals (32 and 33)
-/// cannot be set through it and are default after exec anyway.
+/// Gives every signal its default disposition, also the two that the C library keeps to itself: an
+/// ignored one stays ignored through exec.
 ///
 /// # Errors
 /// Never in practice.
 pub fn reset_dispositions() -> nix::Result<()> {
-    for signal in (1..=libc::SIGRTMAX()).filter(|signal| {
-        ![libc::SIGKILL, libc::SIGSTOP].contains(signal) && !(32..libc::SIGRTMIN()).contains(signal)
-    }) {
-        // SAFETY: SIG_DFL installs no handler, so no code of ours can run in a signal context.
-        if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
-            return Err(Errno::last());
-        }
+    /// The kernel's own struct (rt_sigaction(2)), not the C library's.
+    #[repr(C)]
+    struct Action {
+        handler: usize,
+        flags: libc::c_ulong,
+        restorer: usize,
+        mask: u64,
+    }
+    let default = Action { handler: libc::SIG_DFL, flags: 0, restorer: 0, mask: 0 };
+    for signal in (1..=64).filter(|signal| ![libc::SIGKILL, libc::SIGSTOP].contains(signal)) {
+        // SAFETY: `default` is a kernel sigaction with a mask of the size passed; SIG_DFL installs
+        // no handler, so no code of ours can run in a signal context. No old action is asked for.
+        check(unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                &raw const default,
+                std::ptr::null::<Action>(),
+                size_of::<u64>(),
+            )
+        })?;
     }
     Ok(())
 }

@@ -69,19 +69,12 @@ pub enum Channels {
     },
 }
 
-impl Channels {
-    /// The caller's terminal, and the end of the socket on which pid 1 sends the payload's.
-    ///
-    /// # Errors
-    /// `EMFILE`, `ENFILE`.
-    pub fn terminal(
-        input: OwnedFd,
-        output: OwnedFd,
-        filtered: bool,
-    ) -> nix::Result<(Self, OwnedFd)> {
-        let (socket, theirs) = kernel::message_pair()?;
-        Ok((Self::Terminal { input, output, socket, filtered }, theirs))
-    }
+/// The two ends over which pid 1 hands out the terminal that it made: ours, pid 1's.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
+pub fn terminal_pair() -> Result<(OwnedFd, OwnedFd), SupervisorError> {
+    kernel::message_pair().map_err(|errno| SupervisorError::Call("make a socket", errno))
 }
 
 /// Why there is no outcome.

@@ -141,6 +141,11 @@ fn an_interactive_shell_inside_has_job_control() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     tty.keys("\x1a");
     tty.until("Stopped");
-    tty.keys("kill -KILL %1; wait; exit 4\r");
+    tty.keys("fg\r");
+    tty.until("fg\r\nsleep 1000\r\n");
+    tty.keys("\x03");
+    tty.until("^C");
+    tty.until("$ ");
+    tty.keys("exit 4\r");
     assert_eq!(tty.code(), 4);
 }

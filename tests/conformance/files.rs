@@ -46,12 +46,11 @@ fn writing_anywhere_but_workspace_tmp_dev_shm_fails_with_erofs_or_eacces() {
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert_eq!(&lines[lines.len() - 3..], ["/workspace", "/tmp", "/dev/shm"]);
     for line in &lines[..lines.len() - 3] {
-        let refused = ["Read-only file system", "Permission denied", "No such file or directory"];
-        assert!(refused.iter().any(|end| line.ends_with(end)), "{line}");
+        // procfs takes no new file from anyone, and says so in its own way.
+        let procfs = line.contains("'/proc/") && line.ends_with("No such file or directory");
+        let refused = ["Read-only file system", "Permission denied"];
+        assert!(procfs || refused.iter().any(|end| line.ends_with(end)), "{line}");
     }
-    let missing = lines.iter().filter(|line| line.ends_with("No such file or directory")).count();
-    // procfs takes no new file from anyone, and says so in its own way.
-    assert!(missing <= 1, "{lines:?}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn both_streams_are_drained_at_once() {
 fn exec_passes_three_mebibytes_through_unchanged() {
     needs!(Userns);
     let data: Vec<u8> =
-        (0..3 << 20).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        (0..3_u32 << 20).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[2]).collect();
     let mut command = command();
     command.args(["exec", "--", "cat"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("start");

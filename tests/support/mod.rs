@@ -12,13 +12,13 @@ use serde_json::Value;
 
 /// The program under test. `NIX_SANDBOX_BIN` names another copy: the ordinary user's run of the
 /// same compiled tests needs one that it may execute.
-pub fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     std::env::var_os("NIX_SANDBOX_BIN")
         .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_nix-sandbox-mcp")), PathBuf::from)
 }
 
 /// A command that starts the program with nothing of ours in its settings.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let mut command = Command::new(program());
     for (name, _) in std::env::vars_os() {
         let ours = ["NIX_SANDBOX_", "PROJECT_", "SESSION_"];
@@ -29,23 +29,23 @@ pub fn command() -> Command {
     command
 }
 
-pub fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
 /// What one run said: the JSON of `exec --json` and `run --json`.
 #[derive(Debug)]
-pub struct Ran {
-    pub json: Value,
-    pub stdout: String,
-    pub stderr: String,
-    pub code: i64,
+pub(crate) struct Ran {
+    pub(crate) json: Value,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) code: i64,
 }
 
 impl Ran {
     /// # Panics
     /// If the program itself failed.
-    pub fn of(output: &Output) -> Self {
+    pub(crate) fn of(output: &Output) -> Self {
         let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
             let said = String::from_utf8_lossy(&output.stderr);
             panic!("no JSON ({error}): {:?} {said}", output.status)
@@ -56,23 +56,23 @@ impl Ran {
         Self { stdout, stderr, code, json }
     }
 
-    pub fn ending(&self) -> &str {
+    pub(crate) fn ending(&self) -> &str {
         self.json["ending"]["kind"].as_str().unwrap_or_default()
     }
 }
 
 /// Runs a command in an environment.
-pub fn exec(environment: &str, words: &[&str]) -> Ran {
+pub(crate) fn exec(environment: &str, words: &[&str]) -> Ran {
     exec_with(environment, &[], &[], words)
 }
 
 /// Runs a shell script with the `shell` environment.
-pub fn sh(script: &str) -> Ran {
+pub(crate) fn sh(script: &str) -> Ran {
     exec("shell", &["sh", "-c", script])
 }
 
 /// Runs a command with more options and environment variables.
-pub fn exec_with(
+pub(crate) fn exec_with(
     environment: &str,
     variables: &[(&str, &Path)],
     options: &[&str],
@@ -85,7 +85,7 @@ pub fn exec_with(
 }
 
 /// Runs code as the MCP tool would.
-pub fn code(environment: &str, options: &[&str], code: &[u8]) -> Ran {
+pub(crate) fn code(environment: &str, options: &[&str], code: &[u8]) -> Ran {
     let mut command = command();
     command.args(["run", "--json", "--env", environment]).args(options).arg("-");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -98,7 +98,7 @@ pub fn code(environment: &str, options: &[&str], code: &[u8]) -> Ran {
 
 /// Something that a host may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Capability {
+pub(crate) enum Capability {
     Userns,
     Landlock,
     Python,
@@ -141,7 +141,7 @@ fn landlock() -> bool {
 ///
 /// # Panics
 /// If a listed capability is missing.
-pub fn have(test: &str, wanted: &[Capability]) -> bool {
+pub(crate) fn have(test: &str, wanted: &[Capability]) -> bool {
     let must = std::env::var("SANDBOX_MUST_WORK").unwrap_or_default();
     let lacking: Vec<_> = wanted.iter().filter(|capability| !capability.is_here()).collect();
     for capability in &lacking {
@@ -172,7 +172,7 @@ macro_rules! needs {
 
 /// A directory of our own that every user may enter, removed when dropped. Not below `/tmp`'s
 /// usual private name with mode 0700, so that a sandbox that root starts may look in.
-pub fn directory() -> tempfile::TempDir {
+pub(crate) fn directory() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     tempfile::Builder::new()
         .prefix("sandbox-test-")
@@ -182,7 +182,7 @@ pub fn directory() -> tempfile::TempDir {
 }
 
 /// The processes whose command line holds `marker`, ourselves left out.
-pub fn processes_with(marker: &str) -> Vec<String> {
+pub(crate) fn processes_with(marker: &str) -> Vec<String> {
     let own = std::process::id().to_string();
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("/proc").flatten() {
