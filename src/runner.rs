@@ -168,7 +168,7 @@ impl Runner {
         };
         let (report, write_end) = pipe()?;
         let Ends { stdio, terminal, channels } = streams.connect()?;
-        let handover = Handover { stdio, report: write_end, code, terminal };
+        let handover = Handover { stdio, report: write_end, code, terminal, control: None };
         let started = self.backend.start(plan, handover)?;
         let watch = Watch {
             pidfd: &started.pidfd,

@@ -19,6 +19,8 @@ pub struct Handover {
     /// Where to send the master of the payload's own terminal, if it shall have one; see
     /// [`crate::engine::Launch`].
     pub terminal: Option<OwnedFd>,
+    /// A session's control pipes, the agent's ends.
+    pub control: Option<[OwnedFd; 2]>,
 }
 
 /// A sandbox that was started.

@@ -470,16 +470,18 @@ impl Child<'_> {
         }
     }
 
-    /// The payload's three streams to 0, 1, 2, the report pipe to 3, and nothing else.
+    /// The payload's streams to 0, 1, 2, a session's control pipes to 3 and 4, the report pipe to
+    /// the next number, and nothing else.
     fn place_descriptors(&mut self) -> Done {
         self.root = None;
         self.limits.clear();
-        let stdio = match &self.terminal {
-            Some(terminal) => [terminal.as_fd(); 3],
-            None => self.launch.stdio.each_ref().map(AsFd::as_fd),
+        let mut payload = match &self.terminal {
+            Some(terminal) => vec![terminal.as_fd(); 3],
+            None => self.launch.stdio.iter().map(AsFd::as_fd).collect(),
         };
+        payload.extend(self.launch.control.iter().flatten().map(AsFd::as_fd));
         let report =
-            kernel::keep_only(stdio, self.launch.report.as_fd()).at("place descriptors", "")?;
+            kernel::keep_only(&payload, self.launch.report.as_fd()).at("place descriptors", "")?;
         let closed = std::mem::replace(&mut self.report, File::from(report));
         let _number_only = closed.into_raw_fd();
         Ok(())
