@@ -63,6 +63,7 @@ fn launch_here(wanted: &Wanted) -> Launched {
         report: report_end,
         code: None,
         terminal: None,
+        control: None,
     };
     let started = backend.start(plan, handover)?;
     let cancel = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(failed)?;
@@ -151,8 +152,9 @@ impl From<BackendError> for NoLaunch {
     fn from(error: BackendError) -> Self {
         match error {
             BackendError::Step(step) => step.into(),
-            BackendError::Launcher(error) => error.into(),
-            BackendError::Refused { .. } => Self { sentence: error.to_string(), step: None },
+            BackendError::Launcher(_) | BackendError::Refused { .. } => {
+                Self { sentence: error.to_string(), step: None }
+            }
         }
     }
 }

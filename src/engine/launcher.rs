@@ -269,6 +269,8 @@ fn prepare(arguments: &[String]) -> Result<OwnedFd, StepError> {
     privilege::become_outside(Ids { uid, gid })?;
     die_with_server()?;
     nix::sys::prctl::set_dumpable(false).map_err(step("hide the launcher"))?;
+    // For sandboxes that cannot have one of their own: then at least not the server's.
+    let _ = kernel::join_new_session_keyring();
     // Ended sandboxes leave no zombie: their pidfds tell all that is asked.
     kernel::ignore_children().map_err(step("ignore ended children"))?;
     kernel::pidfd_open(Pid::this()).map_err(step("open a pidfd of the launcher"))
