@@ -12,5 +12,6 @@ pub mod planner;
 pub mod policy;
 pub mod request;
 pub mod runner;
+pub mod session;
 pub mod settings;
 pub mod supervisor;

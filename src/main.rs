@@ -110,6 +110,7 @@ fn runner(settings: &Settings, launcher: Launcher, sources: Sources) -> Runner {
     let catalog = Catalog::load(settings.sources.clone());
     let backend = Box::new(Native::new(launcher, sources));
     Runner::new(catalog, settings.ground(), outside(settings), backend)
+        .with_sessions(settings.sessions)
 }
 
 /// Logs go to standard error, which in a server is the only stream that is not the protocol's.

@@ -185,6 +185,19 @@ impl Enforced {
     }
 }
 
+/// What became of a session by one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionNote {
+    /// Its name.
+    pub name: String,
+    /// Whether its state (variables, imports, files) is still there for the next call.
+    pub kept: bool,
+    /// Where this call began anew though there had been state: why that is gone.
+    pub restarted: Option<String>,
+    /// What background jobs wrote between the last call and this one.
+    pub late: Stream,
+}
+
 /// How a run ended, what it wrote, what it used and which walls stood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
@@ -198,4 +211,6 @@ pub struct Outcome {
     pub usage: Usage,
     /// Which walls stood.
     pub enforced: Enforced,
+    /// What became of the session, if the call named one.
+    pub session: Option<SessionNote>,
 }

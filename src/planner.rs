@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::environment::Environment;
+use crate::environment::agent::DIRECTORY;
 use crate::plan::{
     Access, Command, HostFile, Identity, Ids, LimitError, LimitOverrides, Limits, Mount, MountKind,
     Plan, PlanBuilder, PlanError, ProcMode, Wall,
@@ -125,8 +126,15 @@ fn mounts(
     for (at, content) in etc() {
         add(at, MountKind::File { content });
     }
-    if matches!(request.work, Work::Code(_)) {
-        add(environment.interpreter.code_file(), MountKind::Code);
+    match (&request.work, &request.session) {
+        (Work::Code(_), None) => add(environment.interpreter.code_file(), MountKind::Code),
+        (Work::Code(_), Some(_)) => {
+            for (name, content) in environment.interpreter.agent().files {
+                let at = format!("{DIRECTORY}/{name}");
+                add(&at, MountKind::File { content: (*content).to_owned() });
+            }
+        }
+        (Work::Command(_), _) => {}
     }
     if let Some((source, at)) = &ground.project {
         mounts.push(Mount { at: at.clone(), kind: MountKind::Bind { source: source.clone() } });
@@ -159,13 +167,26 @@ fn etc() -> [(&'static str, String); 5] {
     ]
 }
 
+/// The interpreter, its options, the file that it runs.
+fn words(environment: &Environment, options: &[&str], file: &str) -> Vec<OsString> {
+    std::iter::once(environment.program.clone().into_os_string())
+        .chain(options.iter().map(OsString::from))
+        .chain([OsString::from(file)])
+        .collect()
+}
+
 fn command(request: &Request, environment: &Environment, ground: &Ground) -> Command {
-    let arguments = match &request.work {
-        Work::Command(arguments) => arguments.clone(),
-        Work::Code(_) => std::iter::once(environment.program.clone().into_os_string())
-            .chain(environment.interpreter.options().iter().map(OsString::from))
-            .chain([OsString::from(environment.interpreter.code_file())])
-            .collect(),
+    let arguments = match (&request.work, &request.session) {
+        (Work::Command(arguments), _) => arguments.clone(),
+        (Work::Code(_), None) => {
+            let interpreter = environment.interpreter;
+            words(environment, interpreter.options(), interpreter.code_file())
+        }
+        (Work::Code(_), Some(_)) => {
+            let agent = environment.interpreter.agent();
+            let program = agent.files.first().map_or("", |(name, _)| name);
+            words(environment, agent.options, &format!("{DIRECTORY}/{program}"))
+        }
     };
     let mut variables = ground.variables.clone();
     variables.extend(environment.variables.clone());

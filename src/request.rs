@@ -1,6 +1,8 @@
 //! What a caller asked for.
 
 use std::ffi::OsString;
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// What shall be run.
@@ -12,6 +14,39 @@ pub enum Work {
     Command(Vec<OsString>),
 }
 
+/// The name of a session: `[A-Za-z0-9_.-]{1,64}`. Never a path, never handed to a shell.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionName(String);
+
+impl SessionName {
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SessionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for SessionName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        if (1..=64).contains(&text.len()) && text.bytes().all(plain) {
+            return Ok(Self(text.to_owned()));
+        }
+        let shown: String = text.chars().take(80).collect();
+        Err(format!(
+            "{shown:?} is no name for a session; use 1 to 64 of A-Z, a-z, 0-9, `_`, `.` and `-`"
+        ))
+    }
+}
+
 /// What a caller asked for. Whatever is not said here comes from the environment and the settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
@@ -19,6 +54,9 @@ pub struct Request {
     pub environment: String,
     /// What shall be run.
     pub work: Work,
+    /// The session in which code is run, its state that of the calls before. Without one, the
+    /// sandbox is new and gone afterwards.
+    pub session: Option<SessionName>,
     /// A shorter (or, up to the environment's maximum, longer) wall-clock limit.
     pub timeout: Option<Duration>,
     /// Another memory limit, bytes.
@@ -35,6 +73,31 @@ impl Request {
     /// A request with nothing but an environment and some work.
     #[must_use]
     pub fn new(environment: impl Into<String>, work: Work) -> Self {
-        Self { environment: environment.into(), work, timeout: None, memory: None, terminal: None }
+        Self {
+            environment: environment.into(),
+            work,
+            session: None,
+            timeout: None,
+            memory: None,
+            terminal: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_names_are_plain() {
+        for name in ["a", "A-b_c.9", &"x".repeat(64)] {
+            assert_eq!(name.parse::<SessionName>().expect(name).as_str(), name);
+        }
+        for name in
+            ["", "../../x", "/etc/x", "a\0b", "a b", "a\n", "é", "%s$", "$(id)", &"x".repeat(65)]
+        {
+            let error = name.parse::<SessionName>().expect_err(name);
+            assert!(error.contains("is no name for a session"), "{error}");
+        }
     }
 }

@@ -17,6 +17,7 @@ use crate::outcome::Outcome;
 use crate::plan::{Ids, Plan};
 use crate::planner::{self, Ground};
 use crate::request::{Request, Work};
+use crate::session::{self, SessionError, Sessions};
 use crate::supervisor::{Channels, SupervisorError, Watch};
 
 pub use crate::supervisor::{Filter, Signals};
@@ -116,13 +117,26 @@ pub struct Runner {
     ground: Ground,
     outside: Ids,
     backend: Box<dyn Backend>,
+    sessions: Sessions,
 }
 
 impl Runner {
     /// A runner. `outside` are the host ids of its sandboxes.
     #[must_use]
     pub fn new(catalog: Catalog, ground: Ground, outside: Ids, backend: Box<dyn Backend>) -> Self {
-        Self { catalog, ground, outside, backend }
+        Self { catalog, ground, outside, backend, sessions: Sessions::default() }
+    }
+
+    /// The same with other rules for sessions.
+    #[must_use]
+    pub fn with_sessions(self, rules: session::Rules) -> Self {
+        Self { sessions: Sessions::new(rules), ..self }
+    }
+
+    /// Ends sessions whose time is over. Cheap; to be called every few seconds by whoever offers
+    /// sessions.
+    pub fn expire_sessions(&self) {
+        self.sessions.expire();
     }
 
     /// Runs one request to its end. Blocks the calling thread; many threads may call at once.
@@ -162,6 +176,11 @@ impl Runner {
     ) -> Result<Outcome, RunError> {
         let plan = self.plan(request)?;
         self.backend.judge(&plan)?;
+        if let (Some(name), Work::Code(code)) = (&request.session, &request.work) {
+            let cancel = cancel.as_fd();
+            let call = session::Call { name, plan, code, cancel };
+            return Ok(self.sessions.call(self.backend.as_ref(), call)?);
+        }
         let limits = *plan.limits();
         let code = match &request.work {
             Work::Code(code) => Some(code_file(code)?),
@@ -201,6 +220,9 @@ impl Runner {
     /// # Errors
     /// As for [`Runner::run`].
     pub fn plan(&self, request: &Request) -> Result<Plan, RunError> {
+        if request.session.is_some() && matches!(request.work, Work::Command(_)) {
+            return Err(RunError::caller("a session runs code, not commands".to_owned()));
+        }
         if let Work::Code(code) = &request.work
             && code.len() > Request::MAX_CODE
         {
@@ -315,6 +337,25 @@ impl From<SupervisorError> for RunError {
             }
         };
         Self::Other { fault, message }
+    }
+}
+
+impl From<SessionError> for RunError {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::Backend(error) => error.into(),
+            SessionError::Supervisor(error) => error.into(),
+            SessionError::Step(step) => Self::Other { fault: Fault::Host, message: refusal(&step) },
+            SessionError::Elsewhere { .. }
+            | SessionError::TooMany { .. }
+            | SessionError::Cancelled => Self::caller(error.to_string()),
+            SessionError::NotReady { .. } | SessionError::NotExecuted { .. } => {
+                Self::Other { fault: Fault::Host, message: error.to_string() }
+            }
+            SessionError::Report(_) | SessionError::Call(..) => {
+                Self::Other { fault: Fault::Ours, message: error.to_string() }
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use tracing::level_filters::LevelFilter;
@@ -20,6 +21,7 @@ use crate::environment::{Sources, place, source};
 use crate::plan::{HostFile, Identity, Ids, LimitOverrides, Limits, ProcMode, Wall};
 use crate::planner::Ground;
 use crate::policy::Profile;
+use crate::session::Rules;
 
 /// One setting, as README's table and `--help` show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +54,7 @@ const fn in_file(name: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// Every setting: the one table of which README and `--help` are made.
-pub const SETTINGS: [Setting; 20] = [
+pub const SETTINGS: [Setting; 23] = [
     variable(PROJECT_DIR, "none", "directory that sandboxes see, read-only; absolute"),
     variable(PROJECT_MOUNT, "/project", "where they see it"),
     variable(DIR, "~/.config/nix-sandbox-mcp/sandboxes", "directory of artifacts built by Nix"),
@@ -69,6 +71,9 @@ pub const SETTINGS: [Setting; 20] = [
         "what is logged to stderr: off, error, warn, info, debug or trace; with `,json` as JSON",
     ),
     variable(MAX_RUNS, "8", "runs at the same time, 1 to 1024; further ones wait"),
+    variable(MAX_SESSIONS, "16", "sessions at the same time, 1 to 1024"),
+    variable(SESSION_IDLE, "1800", "seconds after which an unused session ends"),
+    variable(SESSION_LIFETIME, "28800", "seconds after which a session ends, used or not"),
     in_file("limits.memory", "512M", "memory of a sandbox"),
     in_file("limits.swap", "0", "swap of a sandbox"),
     in_file("limits.pids", "512", "processes and threads"),
@@ -99,6 +104,10 @@ const BACKEND: &str = "NIX_SANDBOX_BACKEND";
 const CONFIG: &str = "NIX_SANDBOX_CONFIG";
 const LOG: &str = "NIX_SANDBOX_LOG";
 const MAX_RUNS: &str = "NIX_SANDBOX_MAX_RUNS";
+
+const MAX_SESSIONS: &str = "NIX_SANDBOX_MAX_SESSIONS";
+const SESSION_IDLE: &str = "SESSION_IDLE_TIMEOUT";
+const SESSION_LIFETIME: &str = "SESSION_MAX_LIFETIME";
 
 /// Where artifacts are looked for, below the home directory.
 const DEFAULT_DIR: &str = ".config/nix-sandbox-mcp/sandboxes";
@@ -217,6 +226,8 @@ pub struct Settings {
     pub log: Log,
     /// Runs at the same time.
     pub max_runs: usize,
+    /// How many sessions there may be, and for how long.
+    pub sessions: Rules,
 }
 
 /// The settings file.
@@ -269,7 +280,8 @@ impl Settings {
             proc: file.proc,
             inherited: inherited.collect(),
             log: log(lookup)?,
-            max_runs: max_runs(lookup)?,
+            max_runs: count(lookup, MAX_RUNS, 8)?,
+            sessions: sessions(lookup)?,
         })
     }
 }
@@ -376,10 +388,32 @@ fn log(lookup: Lookup<'_>) -> Result<Log, SettingsError> {
     Ok(Log { level, json })
 }
 
-fn max_runs(lookup: Lookup<'_>) -> Result<usize, SettingsError> {
-    let Some(value) = text(lookup, MAX_RUNS)? else { return Ok(8) };
-    let runs = value.parse().ok().filter(|runs| (1..=1024).contains(runs));
-    runs.ok_or_else(|| wrong(MAX_RUNS, value.as_ref(), "must be a whole number from 1 to 1024"))
+fn count(lookup: Lookup<'_>, name: &'static str, default: usize) -> Result<usize, SettingsError> {
+    let Some(value) = text(lookup, name)? else { return Ok(default) };
+    let count = value.parse().ok().filter(|count| (1..=1024).contains(count));
+    count.ok_or_else(|| wrong(name, value.as_ref(), "must be a whole number from 1 to 1024"))
+}
+
+fn sessions(lookup: Lookup<'_>) -> Result<Rules, SettingsError> {
+    let default = Rules::default();
+    Ok(Rules {
+        most: count(lookup, MAX_SESSIONS, default.most)?,
+        idle: seconds(lookup, SESSION_IDLE, default.idle)?,
+        lifetime: seconds(lookup, SESSION_LIFETIME, default.lifetime)?,
+    })
+}
+
+fn seconds(
+    lookup: Lookup<'_>,
+    name: &'static str,
+    default: Duration,
+) -> Result<Duration, SettingsError> {
+    const LONGEST: f64 = 30.0 * 24.0 * 3600.0;
+    let Some(value) = text(lookup, name)? else { return Ok(default) };
+    let seconds = value.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= LONGEST);
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| {
+        wrong(name, value.as_ref(), "must be a number of seconds above 0 and at most 2592000")
+    })
 }
 
 fn read_file(lookup: Lookup<'_>, euid: u32) -> Result<File, SettingsError> {

@@ -108,6 +108,7 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
         "runner",
         &[
             "backend",
+            "doctor",
             "environment",
             "outcome",
             "plan",

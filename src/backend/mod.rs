@@ -5,7 +5,8 @@ pub mod native;
 use std::os::fd::OwnedFd;
 
 use crate::engine::LauncherError;
-pub use crate::engine::StepError;
+pub use crate::engine::report::{Ended, ReadError, Reader};
+pub use crate::engine::{Report, StepError};
 use crate::outcome::WallReport;
 use crate::plan::Plan;
 

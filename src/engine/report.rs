@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::WallReport;
@@ -126,6 +127,81 @@ impl Report {
 /// `EMFILE`, `ENFILE`.
 pub fn pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
     nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)
+}
+
+/// Longest report line, bytes: the walls and what they say.
+const LINE: usize = 64 << 10;
+
+/// The supervisor's end of the pipe.
+#[derive(Debug)]
+pub struct Reader {
+    pipe: OwnedFd,
+    pending: Vec<u8>,
+    closed: bool,
+}
+
+/// Why reports cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// No sandbox of this version says that.
+    #[error("the sandbox reported nonsense: {0}")]
+    Nonsense(String),
+    /// The kernel refused to read.
+    #[error("read the report: {0}")]
+    Read(Errno),
+}
+
+impl Reader {
+    /// Takes the read end; from now on it never waits.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn new(pipe: OwnedFd) -> nix::Result<Self> {
+        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Self { pipe, pending: Vec::new(), closed: false })
+    }
+
+    /// Readable when there is something to read.
+    #[must_use]
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+
+    /// Whether every writer has gone: pid 1 has ended.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// What has been reported since.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub fn read(&mut self) -> Result<Vec<Report>, ReadError> {
+        let mut buffer = [0; 4096];
+        loop {
+            match nix::unistd::read(&self.pipe, &mut buffer) {
+                Ok(0) => {
+                    self.closed = true;
+                    break;
+                }
+                Ok(length) => self.pending.extend_from_slice(&buffer[..length]),
+                Err(Errno::EAGAIN) => break,
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(ReadError::Read(errno)),
+            }
+        }
+        let mut reports = Vec::new();
+        while let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.pending.drain(..=end).collect();
+            let report = Report::parse(&line);
+            reports.push(report.map_err(|error| ReadError::Nonsense(error.to_string()))?);
+        }
+        if self.pending.len() > LINE {
+            return Err(ReadError::Nonsense("a line without end".to_owned()));
+        }
+        Ok(reports)
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Bundled presets, artifacts that Nix built and programs found on this host all become one
 //! [`Environment`]; nobody above this floor knows which it was.
 
+pub mod agent;
 pub mod artifact;
 pub mod ask;
 pub mod catalog;

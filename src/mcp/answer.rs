@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::outcome::{Outcome, Stream, Usage};
+use crate::outcome::{Ending, Outcome, SessionNote, Stream, Usage};
 use crate::runner::{Fault, RunError};
 
 use super::text::{Shaped, harmless, shape};
@@ -70,15 +70,22 @@ impl From<&Outcome> for Answer {
     fn from(outcome: &Outcome) -> Self {
         let stdout = shape(&outcome.stdout, room(&outcome.stderr));
         let stderr = shape(&outcome.stderr, room(&outcome.stdout));
-        let facts = json!({
+        let mut facts = json!({
             "ending": outcome.ending,
             "usage": outcome.usage,
             "bytes": {"stdout": outcome.stdout.bytes, "stderr": outcome.stderr.bytes},
             "truncated": stdout.cut || stderr.cut,
             "enforced": outcome.enforced,
         });
+        let mut text = String::new();
+        if let Some(SessionNote { name, kept, restarted, late }) = &outcome.session {
+            facts["session"] = json!({"name": name, "kept": kept, "restarted": restarted});
+            text = background(late);
+        }
+        let trailer = trailer(outcome, stdout.replaced || stderr.replaced);
+        text.push_str(&page(&stdout, &stderr, &trailer));
         Self {
-            text: page(&stdout, &stderr, &trailer(outcome, stdout.replaced || stderr.replaced)),
+            text,
             is_error: !outcome.ending.is_success(),
             meta: Map::from_iter([(OUTCOME.to_owned(), facts)]),
         }
@@ -88,6 +95,18 @@ impl From<&Outcome> for Answer {
 /// How much of [`INLINE`] a stream may use beside the other one.
 fn room(other: &Stream) -> usize {
     INLINE - usize::try_from(other.bytes).unwrap_or(usize::MAX).min(INLINE / 2)
+}
+
+/// What came between the last call and this one, so that it is not taken for this call's.
+fn background(late: &Stream) -> String {
+    if late.bytes == 0 {
+        return String::new();
+    }
+    let mut text = "--- background, since the last call ---\n".to_owned();
+    text.push_str(&shape(late, INLINE / 2).text);
+    end_line(&mut text);
+    text.push_str("--- this call ---\n");
+    text
 }
 
 /// stdout, stderr under a line that says so, and the trailer on the last line.
@@ -112,7 +131,9 @@ fn end_line(text: &mut String) {
 /// `[exit 3 · 0.12 s · 14 MB]`: how it ended, the wall-clock time, the peak memory if known.
 fn trailer(outcome: &Outcome, replaced: bool) -> String {
     let Usage { wall_us, cpu_us: _, peak_memory } = outcome.usage;
-    let mut facts = vec![harmless(&outcome.ending.to_string()), seconds(wall_us)];
+    let mut facts = vec![harmless(&outcome.ending.to_string())];
+    facts.extend(outcome.session.as_ref().and_then(|note| state(note, &outcome.ending)));
+    facts.push(seconds(wall_us));
     if peak_memory > 0 {
         facts.push(megabytes(peak_memory));
     }
@@ -120,6 +141,22 @@ fn trailer(outcome: &Outcome, replaced: bool) -> String {
         facts.push("invalid UTF-8 replaced".to_owned());
     }
     format!("[{}]", facts.join(" · "))
+}
+
+/// What a model must know of its session: that state is gone, or that it is not though it might be
+/// feared.
+fn state(note: &SessionNote, ending: &Ending) -> Option<String> {
+    let before = note
+        .restarted
+        .as_ref()
+        .map(|why| format!("new session: the state of earlier calls was lost ({})", harmless(why)));
+    let after = match (note.kept, ending) {
+        (false, _) => Some("session ended, state lost".to_owned()),
+        (true, Ending::Exited { .. }) => None,
+        (true, _) => Some("state kept".to_owned()),
+    };
+    let known: Vec<String> = before.into_iter().chain(after).collect();
+    (!known.is_empty()).then(|| known.join(" · "))
 }
 
 /// Microseconds as seconds, to the hundredth.
@@ -136,7 +173,6 @@ fn megabytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Ending;
 
     fn stream(bytes: &[u8]) -> Stream {
         Stream { head: bytes.to_vec(), tail: Vec::new(), bytes: bytes.len() as u64 }
@@ -149,6 +185,7 @@ mod tests {
             stderr: stream(stderr),
             usage: Usage { wall_us: 123_456, cpu_us: 100_000, peak_memory: 13_500_000 },
             enforced: crate::outcome::Enforced::default(),
+            session: None,
         }
     }
 

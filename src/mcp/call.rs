@@ -4,26 +4,29 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::request::{Request, Work};
+use crate::request::{Request, SessionName, Work};
 
 use super::Offer;
 
-/// The tool's arguments, as the advice names them. `session` will be one.
-const NAMES: [&str; 3] = ["code", "env", "timeout"];
+/// The tool's arguments, as the advice names them.
+const NAMES: [&str; 4] = ["code", "env", "session", "timeout"];
 
 /// Makes a request of a call's arguments.
 ///
 /// # Errors
 /// One sentence for the model: what is wrong with the arguments and what would be right.
 pub(super) fn request(arguments: Map<String, Value>, offers: &[Offer]) -> Result<Request, String> {
-    let (mut code, mut environment, mut timeout) = (None, None, None);
+    let (mut code, mut environment, mut session, mut timeout) = (None, None, None, None);
     for (name, value) in arguments {
         match (name.as_str(), value) {
             (_, Value::Null) if NAMES.contains(&name.as_str()) => {}
             ("code", Value::String(text)) => code = Some(text),
             ("env", Value::String(text)) => environment = Some(text),
+            ("session", Value::String(name)) => session = Some(name.parse()?),
             ("timeout", Value::Number(number)) => timeout = Some(seconds(number.as_f64())?),
-            ("code" | "env", value) => return Err(wrong_type(&name, "a string", &value)),
+            ("code" | "env" | "session", value) => {
+                return Err(wrong_type(&name, "a string", &value));
+            }
             ("timeout", value) => return Err(wrong_type(&name, "a number of seconds", &value)),
             _ => {
                 return Err(format!(
@@ -42,7 +45,13 @@ pub(super) fn request(arguments: Map<String, Value>, offers: &[Offer]) -> Result
         ));
     }
     let environment = known(environment, offers)?;
-    Ok(Request { timeout, ..Request::new(environment, Work::Code(code.into_bytes())) })
+    let work = Work::Code(code.into_bytes());
+    Ok(Request { session, timeout, ..Request::new(environment, work) })
+}
+
+/// The session that a call names, if it does so properly: its turn is taken before anything else.
+pub(super) fn session(arguments: Option<&Map<String, Value>>) -> Option<SessionName> {
+    arguments?.get("session")?.as_str()?.parse().ok()
 }
 
 /// The name of an environment that is on offer.
@@ -127,7 +136,7 @@ mod tests {
         for (arguments, advice) in [
             (
                 json!({"code": "", "env": "shell", "sesion": "a"}),
-                "unknown argument \"sesion\"; the arguments are code, env and timeout",
+                "unknown argument \"sesion\"; the arguments are code, env, session and timeout",
             ),
             (
                 json!({"code": "", "env": "perl"}),
@@ -140,6 +149,14 @@ mod tests {
             (json!({"env": "shell"}), "the argument code is missing: the source text to run"),
             (json!({"code": 1, "env": "shell"}), "code must be a string, not a number"),
             (json!({"code": "", "env": ["shell"]}), "env must be a string, not an array"),
+            (
+                json!({"code": "", "env": "shell", "session": "../../x"}),
+                "\"../../x\" is no name for a session; use 1 to 64 of A-Z, a-z, 0-9, `_`, `.` and `-`",
+            ),
+            (
+                json!({"code": "", "env": "shell", "session": 3}),
+                "session must be a string, not a number",
+            ),
             (
                 json!({"code": "", "env": "shell", "timeout": "5"}),
                 "timeout must be a number of seconds, not a string",

@@ -23,6 +23,9 @@ pub trait Door: Send + Sync + 'static {
 
     /// What the tool's description may promise. Asked once.
     fn facts(&self) -> Facts;
+
+    /// Ends sessions whose time is over. Called every few seconds.
+    fn expire_sessions(&self);
 }
 
 /// An environment as a model sees it.
@@ -57,6 +60,10 @@ impl Door for Runner {
 
     fn environments(&self) -> Vec<Offer> {
         self.catalog().entries().map(|entry| offer(&entry)).collect()
+    }
+
+    fn expire_sessions(&self) {
+        Self::expire_sessions(self);
     }
 
     fn facts(&self) -> Facts {

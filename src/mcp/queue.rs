@@ -1,40 +1,105 @@
 //! So many runs at once, the others in the order in which they came.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use crate::request::SessionName;
+
+/// The room of all runs, and one with a single seat for each session: its calls run one after the
+/// other, in the order in which they came, and do not take the seats of others while they wait.
+#[derive(Debug)]
+pub(super) struct Gates {
+    all: Gate,
+    sessions: Mutex<HashMap<SessionName, Gate>>,
+}
+
+/// A place in the queue of a session, if there is one, and then in that of all.
+#[derive(Debug)]
+pub(super) struct Turn {
+    session: Option<Place>,
+    all: Result<Place, Gate>,
+}
+
+/// The seats of one run.
+#[derive(Debug)]
+pub(super) struct Seats {
+    _all: Seat,
+    _session: Option<Seat>,
+}
+
+impl Gates {
+    /// At most `runs` at once, at least one.
+    pub(super) fn new(runs: usize) -> Self {
+        Self { all: Gate::new(runs), sessions: Mutex::default() }
+    }
+
+    /// Joins the queue. Who calls first sits first.
+    pub(super) fn join(&self, session: Option<SessionName>) -> Turn {
+        let Some(name) = session else {
+            return Turn { session: None, all: Ok(self.all.join()) };
+        };
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.retain(|_, gate| !gate.is_empty());
+        let gate = sessions.entry(name).or_insert_with(|| Gate::new(1));
+        Turn { session: Some(gate.join()), all: Err(self.all.clone()) }
+    }
+}
+
+impl Turn {
+    /// Waits for the seats. `None`: the room is gone.
+    pub(super) async fn seats(self) -> Option<Seats> {
+        let session = match self.session {
+            Some(place) => Some(place.seat().await?),
+            None => None,
+        };
+        let place = self.all.unwrap_or_else(|gate| gate.join());
+        Some(Seats { _all: place.seat().await?, _session: session })
+    }
+}
+
 /// A room with a number of seats. Clones are doors to the same room.
 #[derive(Debug, Clone)]
-pub(super) struct Gate(Arc<Mutex<Seats>>);
+struct Gate(Arc<Mutex<Room>>);
 
 #[derive(Debug)]
-struct Seats {
+struct Room {
     free: usize,
+    seats: usize,
     waiting: VecDeque<oneshot::Sender<Seat>>,
 }
 
 /// A place in the queue. Dropping it gives the place up.
 #[derive(Debug)]
-pub(super) struct Turn(oneshot::Receiver<Seat>);
+struct Place(oneshot::Receiver<Seat>);
 
 /// A seat. Dropping it lets the next one in.
 #[derive(Debug)]
-pub(super) struct Seat(Gate);
+struct Seat(Gate);
 
 impl Gate {
     /// A room with `seats` seats, at least one.
-    pub(super) fn new(seats: usize) -> Self {
-        Self(Arc::new(Mutex::new(Seats { free: seats.max(1), waiting: VecDeque::new() })))
+    fn new(seats: usize) -> Self {
+        Self(Arc::new(Mutex::new(Room {
+            free: seats.max(1),
+            seats: seats.max(1),
+            waiting: VecDeque::new(),
+        })))
     }
 
     /// Joins the queue. Who calls first sits first.
-    pub(super) fn join(&self) -> Turn {
+    fn join(&self) -> Place {
         let (sender, receiver) = oneshot::channel();
         self.seats().waiting.push_back(sender);
         self.fill();
-        Turn(receiver)
+        Place(receiver)
+    }
+
+    /// Whether nobody sits or waits.
+    fn is_empty(&self) -> bool {
+        let room = self.seats();
+        room.free == room.seats && room.waiting.iter().all(oneshot::Sender::is_closed)
     }
 
     /// Hands free seats to those who wait. A seat that is handed to one who has just left comes
@@ -58,14 +123,14 @@ impl Gate {
         None
     }
 
-    fn seats(&self) -> MutexGuard<'_, Seats> {
+    fn seats(&self) -> MutexGuard<'_, Room> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Turn {
+impl Place {
     /// Waits for a seat. `None`: the room is gone.
-    pub(super) async fn seat(self) -> Option<Seat> {
+    async fn seat(self) -> Option<Seat> {
         self.0.await.ok()
     }
 }

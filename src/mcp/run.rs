@@ -44,7 +44,7 @@ async fn run(
     let seat = tokio::select! {
         biased;
         () = &mut cancelled => return Answer::never_started(),
-        seat = turn.seat() => seat,
+        seat = turn.seats() => seat,
     };
     let cancel = match Cancel::new() {
         Ok(cancel) => cancel,

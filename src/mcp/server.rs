@@ -26,9 +26,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
 use super::answer::Answer;
-use super::queue::{Gate, Turn};
+use super::queue::{Gates, Turn};
 use super::wire::{Line, MAX_LINE, Pen, Wire};
-use super::{Door, Offer, id, run, tool};
+use super::{Door, Offer, call, id, run, tool};
 
 /// How long requests that were read before the end of the input may still run.
 const GRACE: Duration = Duration::from_secs(2);
@@ -51,10 +51,11 @@ pub(super) async fn serve(door: Arc<dyn Door>, limit: usize, wire: Wire) -> io::
     let talk = Talk {
         lines: Some(lines),
         pen,
-        gate: Gate::new(limit),
+        gates: Gates::new(limit),
         unanswered: Arc::default(),
         ended: Arc::clone(&ended),
     };
+    let tidy = tokio::spawn(tidy(Arc::clone(&door)));
     let service = serve_directly::<RoleServer, _, _, _, _>(Server::new(door), talk, None);
     let stop = service.cancellation_token();
     let mut done = pin!(service.waiting());
@@ -65,10 +66,22 @@ pub(super) async fn serve(door: Arc<dyn Door>, limit: usize, wire: Wire) -> io::
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+    tidy.abort();
     stop.cancel();
     // Whoever does not die in time dies with this process.
     let _ = tokio::time::timeout(DYING, done).await;
     Ok(())
+}
+
+/// How often sessions are looked through.
+const TIDY: Duration = Duration::from_secs(5);
+
+async fn tidy(door: Arc<dyn Door>) {
+    let mut tick = tokio::time::interval(TIDY);
+    loop {
+        tick.tick().await;
+        door.expire_sessions();
+    }
 }
 
 /// What answers requests.
@@ -249,7 +262,7 @@ struct Talk {
     /// `None` once the input has ended.
     lines: Option<mpsc::Receiver<Line>>,
     pen: Pen,
-    gate: Gate,
+    gates: Gates,
     unanswered: Arc<Unanswered>,
     ended: Arc<Notify>,
 }
@@ -261,7 +274,8 @@ impl Talk {
             JsonRpcMessage::Request(request) => {
                 self.unanswered.add(&request.id);
                 if let ClientRequest::CallToolRequest(call) = &mut request.request {
-                    let turn = Arc::new(Mutex::new(Some(self.gate.join())));
+                    let session = call::session(call.params.arguments.as_ref());
+                    let turn = Arc::new(Mutex::new(Some(self.gates.join(session))));
                     call.extensions.insert(Ticket(turn));
                 }
             }

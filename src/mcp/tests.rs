@@ -30,6 +30,8 @@ impl Scripted {
 }
 
 impl Door for Scripted {
+    fn expire_sessions(&self) {}
+
     fn run(&self, request: &Request, cancel: &Cancel) -> Result<Outcome, RunError> {
         let Work::Code(code) = &request.work else { panic!("code") };
         let code = String::from_utf8(code.clone()).unwrap();
@@ -56,6 +58,7 @@ impl Door for Scripted {
             stderr: Stream::default(),
             usage,
             enforced: Enforced::default(),
+            session: None,
         })
     }
 

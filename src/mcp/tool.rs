@@ -29,9 +29,9 @@ pub(super) fn description(facts: &Facts) -> String {
     };
     let memory = facts.memory.map(|bytes| format!(", {}", size(bytes))).unwrap_or_default();
     format!(
-        "Runs code in a fresh sandbox without network. {project} to /workspace or /tmp. Nothing is \
-         kept between calls. Limits: {} s{memory}. Long output loses its middle. Last line: \
-         [exit 0 · 0.12 s · 14 MB]",
+        "Runs code in a sandbox without network: for untrusted or throw-away code. {project} to \
+         /workspace or /tmp. Calls with the same session share state, others start afresh. Limits: \
+         {} s{memory}. Long output loses its middle. Last line: [exit 0 · 0.12 s · 14 MB]",
         facts.timeout.as_secs_f64()
     )
 }
@@ -48,12 +48,12 @@ pub(super) fn schema(offers: &[Offer], facts: &Facts) -> Map<String, Value> {
         env["description"] = json!(words);
     }
     let most = format!("seconds, at most {}", facts.max_timeout.as_secs_f64());
-    // `session` goes here.
     let schema = json!({
         "type": "object",
         "properties": {
             "code": {"type": "string"},
             "env": env,
+            "session": {"type": "string", "description": "a name of your choice"},
             "timeout": {"type": "number", "description": most},
         },
         "required": ["code", "env"],
@@ -150,7 +150,7 @@ mod tests {
         let all = Value::Object(schema(&offers(), &facts())).to_string()
             + &description(&facts())
             + &instructions(&offers());
-        assert!(all.len() <= 660, "{} bytes: {all}", all.len());
+        assert!(all.len() <= 790, "{} bytes: {all}", all.len());
     }
 
     #[test]

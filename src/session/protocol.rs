@@ -100,7 +100,9 @@ fn parse(line: &[u8], awaited: Option<&Tag>) -> Option<Line> {
     let words: Vec<&str> = text.split(' ').collect();
     match (words.as_slice(), awaited) {
         (["ready", version], None) if version.parse() == Ok(VERSION) => Some(Line::Ready),
-        ([word, id, nonce, status], Some(tag)) if *nonce == tag.nonce && id.parse() == Ok(tag.id) => {
+        ([word, id, nonce, status], Some(tag))
+            if *nonce == tag.nonce && id.parse() == Ok(tag.id) =>
+        {
             let status = status.parse().ok()?;
             match *word {
                 "done" => Some(Line::Done(status)),
@@ -136,8 +138,16 @@ mod tests {
         assert_eq!(line("done 7 00ff 3\n", Some(&tag())), Ok(Some(Line::Done(3))));
         assert_eq!(line("end 7 00ff 0\n", Some(&tag())), Ok(Some(Line::End(0))));
         for forged in [
-            "done 6 00ff 0\n", "done 7 00fe 0\n", "done 7 00ff 256\n", "done 7 00ff -1\n", "ready 1\n",
-            "done 7 00ff\n", "done 7 00ff 0 0\n", "\n", "DONE 7 00ff 0\n", "done  7 00ff 0\n",
+            "done 6 00ff 0\n",
+            "done 7 00fe 0\n",
+            "done 7 00ff 256\n",
+            "done 7 00ff -1\n",
+            "ready 1\n",
+            "done 7 00ff\n",
+            "done 7 00ff 0 0\n",
+            "\n",
+            "DONE 7 00ff 0\n",
+            "done  7 00ff 0\n",
         ] {
             assert!(line(forged, Some(&tag())).is_err(), "{forged:?}");
         }

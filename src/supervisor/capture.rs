@@ -1,12 +1,15 @@
 //! Keeping the beginning and the end of a stream in bounded memory.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
 
 use crate::outcome::Stream;
 
 /// Head and tail of a stream, half of the room each. Nothing is lost of a stream that fits.
 #[derive(Debug)]
-pub(super) struct Capture {
+pub(crate) struct Capture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     half: usize,
@@ -15,17 +18,17 @@ pub(super) struct Capture {
 
 impl Capture {
     /// Room for `room` bytes; memory is taken only as it is needed.
-    pub(super) fn new(room: usize) -> Self {
+    pub(crate) fn new(room: usize) -> Self {
         Self { head: Vec::new(), tail: VecDeque::new(), half: room / 2, bytes: 0 }
     }
 
     /// How many bytes came in all.
-    pub(super) const fn bytes(&self) -> u64 {
+    pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Takes what came next.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         let (head, rest) = bytes.split_at(bytes.len().min(self.half - self.head.len()));
         self.head.extend_from_slice(head);
@@ -36,8 +39,44 @@ impl Capture {
         self.tail.extend(rest);
     }
 
+    /// Takes what can be read at once, one piece of it. Whether there may be more to come.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn fill(&mut self, from: &OwnedFd) -> nix::Result<bool> {
+        let mut buffer = [0; 16 << 10];
+        match nix::unistd::read(from, &mut buffer) {
+            Ok(0) => Ok(false),
+            Ok(length) => {
+                self.push(&buffer[..length]);
+                Ok(true)
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(true),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Takes what is in a pipe now and waits for nothing.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn drain(&mut self, from: &OwnedFd) -> nix::Result<()> {
+        loop {
+            let before = self.bytes;
+            if !self.fill(from)? || self.bytes == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What was kept; what comes next is kept anew.
+    pub(crate) fn take(&mut self) -> Stream {
+        let anew = Self::new(self.half * 2);
+        std::mem::replace(self, anew).finish()
+    }
+
     /// What was kept.
-    pub(super) fn finish(self) -> Stream {
+    pub(crate) fn finish(self) -> Stream {
         let Self { mut head, tail, bytes, .. } = self;
         let mut tail = Vec::from(tail);
         if (head.len() + tail.len()) as u64 == bytes {

@@ -18,6 +18,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
+pub(crate) use self::capture::Capture;
 pub use self::filter::Filter;
 pub use self::signals::Signals;
 
@@ -156,7 +157,8 @@ impl Watch<'_> {
         };
         let mut kept = flows.into_iter().filter_map(Flow::into_kept);
         let (stdout, stderr) = (kept.next().unwrap_or_default(), kept.next().unwrap_or_default());
-        Ok(Outcome { ending, stdout, stderr, usage, enforced: Enforced(state.walls) })
+        let enforced = Enforced(state.walls);
+        Ok(Outcome { ending, stdout, stderr, usage, enforced, session: None })
     }
 }
 
@@ -370,7 +372,7 @@ enum Event {
 }
 
 /// Waits until pid 1 is gone, and with it everything in its namespace.
-fn wait_gone(pidfd: &OwnedFd) -> Result<(), SupervisorError> {
+pub(crate) fn wait_gone(pidfd: &OwnedFd) -> Result<(), SupervisorError> {
     let deadline = Instant::now().checked_add(GRACE);
     loop {
         let mut fds = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
@@ -383,17 +385,42 @@ fn wait_gone(pidfd: &OwnedFd) -> Result<(), SupervisorError> {
     }
 }
 
-fn kill(pidfd: &OwnedFd) -> Result<(), SupervisorError> {
-    match kernel::pidfd_signal(pidfd.as_fd(), libc::SIGKILL) {
+/// Kills pid 1, and with it everything in its namespace.
+pub(crate) fn kill(pidfd: &OwnedFd) -> Result<(), SupervisorError> {
+    signal(pidfd, libc::SIGKILL)
+}
+
+/// Sends a signal to pid 1, which passes those of a terminal on to the payload.
+pub(crate) fn signal(pidfd: &OwnedFd, signal: libc::c_int) -> Result<(), SupervisorError> {
+    match kernel::pidfd_signal(pidfd.as_fd(), signal) {
         Ok(()) | Err(Errno::ESRCH) => Ok(()),
-        Err(errno) => Err(SupervisorError::Call("kill the sandbox", errno)),
+        Err(errno) => Err(SupervisorError::Call("signal the sandbox", errno)),
     }
+}
+
+/// A pipe, close-on-exec.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`.
+pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd), SupervisorError> {
+    nix::unistd::pipe2(OFlag::O_CLOEXEC)
+        .map_err(|errno| SupervisorError::Call("make a pipe", errno))
+}
+
+/// An input that is at its end.
+///
+/// # Errors
+/// The host has no `/dev/null`.
+pub(crate) fn null() -> Result<OwnedFd, SupervisorError> {
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    nix::fcntl::open("/dev/null", flags, nix::sys::stat::Mode::empty())
+        .map_err(|errno| SupervisorError::Call("open /dev/null", errno))
 }
 
 /// What is left until `deadline`, rounded up: rounded down, poll would spin through the last
 /// millisecond.
-fn until(deadline: Option<Instant>) -> PollTimeout {
-    let Some(deadline) = deadline else { return PollTimeout::NONE };
+pub(crate) fn until(deadline: impl Into<Option<Instant>>) -> PollTimeout {
+    let Some(deadline) = deadline.into() else { return PollTimeout::NONE };
     let left = deadline.saturating_duration_since(Instant::now());
     let millis = left.as_micros().div_ceil(1000).min(1 << 30);
     PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)

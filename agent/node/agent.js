@@ -1,0 +1,438 @@
+// The Node agent: runs cells sent by the server inside one live isolate.
+//
+// The protocol is in ../README.md.  The work is V8's own: the inspector's
+// `Runtime.evaluate` in REPL mode knows top-level await, redeclaration of let, const
+// and class, and the value of the last expression.  We connect to our own inspector;
+// no port is opened.  What V8 leaves to us: `import` (see `rewriteImports`), SIGINT
+// (see `watchForInterrupts`) and reports without our own frames.
+
+'use strict';
+
+const fs = require('node:fs');
+const inspector = require('node:inspector');
+const Module = require('node:module');
+const path = require('node:path');
+const util = require('node:util');
+const vm = require('node:vm');
+const { Worker, isMainThread } = require('node:worker_threads');
+
+const PROTOCOL = 1;
+const INTERRUPTED = 130;
+const REQUESTS = 3; // node itself marks inherited descriptors close-on-exec at its start
+const REPLIES = 4;
+const INTERRUPT = Symbol.for('nix-sandbox-mcp.interrupt');
+
+// Bound before user code can put something else in their place.
+const { process, setImmediate, Buffer, String, Number, Object, SyntaxError, Error } = globalThis;
+const { inspect } = util;
+
+function main() {
+  const out = openStream('stdout', 1);
+  const err = openStream('stderr', 2);
+  const agent = new Agent(out, err);
+  const watcher = new Worker(__filename);
+  watcher.once('message', () => { // SIGINT is harmless from here on
+    watcher.unref();
+    agent.serve();
+  });
+}
+
+// ---------------------------------------------------------------- one call after another
+
+class Agent {
+  constructor(out, err) {
+    this.out = out;
+    this.err = err;
+    this.call = null; // the running one: { ident, nonce, name, failed }
+    this.session = new inspector.Session();
+    this.session.connect();
+    this.settle = this.handleFor((value, failed) => this.settled(value, failed));
+    this.prepareGlobals();
+    process.on('uncaughtException', (error) => this.report(error));
+    process.on('unhandledRejection', (error) => this.report(error));
+    process.on('exit', (code) => {
+      if (this.call) this.say('end', this.call.ident, this.call.nonce, code & 0xff);
+    });
+  }
+
+  serve() {
+    readFrames(REQUESTS, (frame) => this.run(frame), () => process.exit(0));
+    this.say('ready', PROTOCOL);
+  }
+
+  say(...words) {
+    try {
+      writeAll(REPLIES, Buffer.from(words.join(' ') + '\n'));
+    } catch {
+      process.reallyExit(1); // the wire was closed under us: end, rather than answer wrongly
+    }
+  }
+
+  run({ ident, nonce, source }) {
+    this.call = { ident, nonce, name: `cell-${ident}`, failed: false };
+    this.attempt(this.call, source, [source], null);
+  }
+
+  // V8 refuses to declare a name anew in another way (a let over a var, say), before it
+  // runs anything.  Then other words for the same declarations get their try.
+  attempt(call, source, variants, refusal) {
+    const [variant, ...rest] = variants;
+    if (variant === undefined) return this.evaluated(call, source, refusal);
+    this.evaluate(call, rewriteImports(variant), (response) => {
+      const name = redeclared(response);
+      if (!name) return this.evaluated(call, source, response);
+      if (refusal) return this.attempt(call, source, rest, refusal);
+      const kinds = name in globalThis ? ['var'] : ['let', 'const'];
+      this.attempt(call, source, kinds.map((kind) => soften(source, kind)), response);
+    });
+  }
+
+  evaluate(call, source, done) {
+    this.session.post('Runtime.evaluate', {
+      expression: `${source}\n//# sourceURL=${call.name}`,
+      replMode: true,
+      awaitPromise: true,
+    }, (_, response) => {
+      if (this.call === call) done(response); // else it was interrupted meanwhile
+    });
+  }
+
+  evaluated(call, source, { result, exceptionDetails }) {
+    if (exceptionDetails?.exception?.className === 'SyntaxError' && !exceptionDetails.stackTrace) {
+      const at = position(call.name, source, exceptionDetails);
+      if (at) this.err.write(at);
+    }
+    this.send(exceptionDetails?.exception ?? result, Boolean(exceptionDetails));
+  }
+
+  // Brings a value from the inspector's world of handles into ours.
+  send(remote, failed) {
+    const { objectId, unserializableValue, value } = remote;
+    this.session.post('Runtime.callFunctionOn', {
+      objectId: this.settle,
+      functionDeclaration: 'function (value, failed) { this(value, failed); }',
+      arguments: [objectId ? { objectId } : unserializableValue ? { unserializableValue } : { value },
+        { value: failed }],
+    }, () => objectId && this.session.post('Runtime.releaseObject', { objectId }));
+  }
+
+  // A function of ours as a handle that no user code can reach.
+  handleFor(callback) {
+    let handle;
+    globalThis[INTERRUPT] = callback;
+    this.session.post('Runtime.evaluate', {
+      expression: `globalThis[Symbol.for(${JSON.stringify(INTERRUPT.description)})]`,
+    }, (_, { result }) => { handle = result.objectId; });
+    delete globalThis[INTERRUPT];
+    return handle;
+  }
+
+  settled(value, failed) {
+    const call = this.call;
+    if (failed) {
+      this.report(value);
+    } else if (util.types.isPromise(value)) { // `main()` as last line: its output belongs here
+      return void value.then(
+        (result) => { if (this.call === call) this.settled(result, false); },
+        (error) => { if (this.call === call) this.settled(error, true); });
+    } else if (value !== undefined) {
+      this.out.write(describe(value) + '\n');
+    }
+    // A turn later, so that rejections nobody handled are still counted here.
+    setImmediate(() => this.finish(call, call.failed ? 1 : 0));
+  }
+
+  finish(call, status) {
+    if (this.call !== call) return;
+    this.call = null;
+    this.say('done', call.ident, call.nonce, status);
+  }
+
+  report(error) {
+    if (this.call) this.call.failed = true;
+    this.err.write(`Uncaught ${withoutAgent(describe(error))}\n`);
+  }
+
+  // Called by the watcher in the middle of whatever the main thread does.
+  interrupt() {
+    const call = this.call;
+    if (!call) return;
+    this.call = { ...call, failed: true }; // results of the old one are stale now
+    const current = this.call;
+    setImmediate(() => this.finish(current, INTERRUPTED));
+    const where = withoutAgent(new Error().stack).split('\n').slice(1);
+    this.err.write(['Interrupted', ...where].join('\n') + '\n');
+    // Cannot be caught, and ends everything on the stack, this function included.
+    this.session.post('Runtime.terminateExecution');
+  }
+
+  prepareGlobals() {
+    const { load, module, require } = importer(path.join(process.cwd(), 'cell.js'));
+    require.main = module; // `if (require.main === module)` holds in a cell
+    Object.assign(globalThis, { require, module, exports: module.exports });
+    hide('__import', load);
+    hide(INTERRUPT, () => this.interrupt());
+  }
+}
+
+// The agent's names on the global object: not listed, not to be removed.
+function hide(name, value) {
+  Object.defineProperty(globalThis, name, { value });
+}
+
+function readFrames(fd, onFrame, onEnd) {
+  const { Socket } = require('node:net');
+  let buffer = Buffer.alloc(0);
+  const socket = new Socket({ fd, readable: true, writable: false });
+  socket.on('data', (chunk) => {
+    buffer = Buffer.concat([buffer, chunk]);
+    for (;;) {
+      const eol = buffer.indexOf(10);
+      if (eol < 0) return;
+      const [verb, ident, nonce, length] = buffer.toString('latin1', 0, eol).split(' ');
+      if (verb !== 'run') return onEnd();
+      const end = eol + 1 + Number(length);
+      if (buffer.length < end) return;
+      const source = buffer.toString('utf8', eol + 1, end);
+      buffer = buffer.subarray(end);
+      onFrame({ ident, nonce, source });
+    }
+  });
+  socket.on('end', onEnd);
+  socket.on('error', onEnd);
+}
+
+// ---------------------------------------------------------------- output
+
+// Node's own pipe streams lose what is not yet written at process.exit, and make the
+// pipe non-blocking for child processes too.  These write at once and completely.
+function openStream(name, fd) {
+  const { Writable } = require('node:stream');
+  const stream = new Writable({
+    autoDestroy: false,
+    emitClose: false,
+    write(chunk, _, done) {
+      try {
+        writeAll(fd, chunk);
+        done();
+      } catch (error) {
+        done(error);
+      }
+    },
+  });
+  stream.fd = fd;
+  stream.on('error', () => {}); // a closed descriptor is no reason to die
+  Object.defineProperty(process, name, { configurable: true, enumerable: true, get: () => stream });
+  return stream;
+}
+
+function writeAll(fd, bytes) {
+  for (let from = 0; from < bytes.length;) {
+    try {
+      from += fs.writeSync(fd, bytes, from);
+    } catch (error) {
+      if (error.code !== 'EAGAIN') throw error; // a child made the pipe non-blocking
+    }
+  }
+}
+
+function describe(value) {
+  try {
+    return inspect(value);
+  } catch (error) { // a getter or an inspect.custom of the user's that throws
+    return `[${typeof value} that cannot be shown: ${String(error?.message)}]`;
+  }
+}
+
+function withoutAgent(text) {
+  const ours = (line) => /^\s+at /.test(line) && (line.includes(__filename) || /[( ]node:/.test(line)
+    || line.includes(INTERRUPT.description));
+  return text.split('\n').filter((line) => !ours(line)).join('\n');
+}
+
+// cell-3:1:12, the line itself, and a caret: V8 tells where, but only on the side.
+function position(name, source, { lineNumber, columnNumber }) {
+  const lines = source.split('\n');
+  if (lineNumber >= lines.length) {
+    lineNumber = lines.length - 1;
+    columnNumber = lines[lineNumber].length;
+  }
+  return `${name}:${lineNumber + 1}:${columnNumber + 1}\n${lines[lineNumber]}\n${' '.repeat(columnNumber)}^\n`;
+}
+
+// ---------------------------------------------------------------- rewriting
+
+// Evaluated code has neither static imports nor a resolver for dynamic ones.  So
+// `import` becomes a call of `__import`, which resolves as a file in the working
+// directory would.  Line numbers stay.
+function rewriteImports(source) {
+  if (!/\bimport\b/.test(source)) return source;
+  return splice(source, [...words(source)].filter(({ word }) => word === 'import').map(({ at, depth }) => {
+    DYNAMIC.lastIndex = STATIC.lastIndex = at;
+    const dynamic = DYNAMIC.exec(source);
+    if (dynamic) return { at, length: 'import'.length, text: '__import' };
+    const found = depth === 0 && STATIC.exec(source);
+    if (!found) return null;
+    return { at, length: found[0].length, text: dynamicForm(found) + '\n'.repeat(found[0].split('\n').length - 1) };
+  }));
+}
+
+const DYNAMIC = /import(?:\s|\/\*[^]*?\*\/)*\(/y;
+const STATIC = new RegExp(String.raw`import\b\s*`
+  + String.raw`(?:(?<whole>[\w$]+)?\s*,?\s*(?:\*\s*as\s+(?<space>[\w$]+)|\{(?<names>[^}]*)\})?\s*from\s*)?`
+  + String.raw`(?<spec>'[^'\n]*'|"[^"\n]*")\s*(?:(?:with|assert)\s*(?<with>\{[^}]*\}))?[ \t]*;?`, 'y');
+
+function dynamicForm({ groups: { whole, space, names, spec, with: attributes } }) {
+  const wanted = (names ?? '').replace(/\/\*[^]*?\*\/|\/\/.*/g, '').split(',').map((each) => each.trim()).filter(Boolean)
+    .map((each) => each.split(/\s+as\s+/));
+  if (whole) wanted.push(['default', whole]);
+  const load = `await __import(${spec}, ${attributes ? `{ with: ${attributes} }` : 'undefined'}, `
+    + `[${wanted.map(([name]) => (/^['"]/.test(name) ? name : `'${name}'`)).join(', ')}])`;
+  const pattern = `{ ${wanted.map(([name, alias]) => `${name}: ${alias ?? name}`).join(', ')} }`;
+  if (space) return `const ${space} = ${load}${wanted.length ? `, ${pattern} = ${space}` : ''};`;
+  return wanted.length ? `const ${pattern} = ${load};` : `${load};`;
+}
+
+// The declarations of a cell in other words: all by `kind`, as far as it can be done.
+// A let never becomes a const, as somebody may want to assign to it.
+function soften(source, kind) {
+  return splice(source, [...words(source)].map(({ word, at, depth, first }) => {
+    if (depth > 0 || !first) return null;
+    if (/^(?:var|let|const)$/.test(word)) return kind === 'const' ? null : { at, length: word.length, text: kind };
+    DEFINITION.lastIndex = at;
+    const name = DEFINITION.exec(source)?.[1];
+    return name ? { at, length: word.length, text: `${kind} ${name} = ${word}` } : null;
+  }));
+}
+
+const DEFINITION = /(?:class|(?:async\s+)?function)\b\s*\*?\s*([\w$]+)/y;
+
+function redeclared({ exceptionDetails }) {
+  const text = exceptionDetails?.exception?.description ?? '';
+  return /^SyntaxError: Identifier '(.+?)' has already been declared/.exec(text)?.[1];
+}
+
+function splice(source, changes) {
+  let result = '';
+  let from = 0;
+  for (const change of changes) {
+    if (!change || change.at < from) continue;
+    result += source.slice(from, change.at) + change.text;
+    from = change.at + change.length;
+  }
+  return result + source.slice(from);
+}
+
+// Every word of the code proper (not of strings, templates, comments, regular
+// expressions, nor after a dot), with its bracket depth and whether a statement may
+// start there.  Tokens only, no grammar.
+const TOKEN = new RegExp([
+  String.raw`(?<blank>\s+|\/\/.*|\/\*[^]*?\*\/|^#!.*)`,
+  String.raw`(?<string>'(?:\\[^]|[^'\\\n])*'?|"(?:\\[^]|[^"\\\n])*"?)`,
+  String.raw`(?<word>[\p{ID_Start}$_#@][\p{ID_Continue}$\u200c\u200d]*)`,
+  String.raw`(?<number>\.?\d[\w.]*)`,
+  String.raw`(?<other>=>|\+\+|--|\?\.|\.\.\.|[^])`,
+].join('|'), 'uy');
+const REGEX = /\/(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\[\n])+\/\w*/y;
+const TEMPLATE = /(?:\\[^]|\$(?!\{)|[^`\\$])*(`|\$\{|$)/y;
+const BEFORE_REGEX = /^(?:return|typeof|case|in|of|delete|void|throw|new|do|else|instanceof|await|yield)$/;
+const VALUE_END = /^(?:[)\]}`'"]|\+\+|--|[\w$])/u;
+
+function* words(source) {
+  const open = []; // brackets around the current place; '${' where a template waits
+  let before = ''; // the last token that is neither blank nor comment
+  let newline = true;
+  for (let at = 0; at < source.length;) {
+    TOKEN.lastIndex = at;
+    const { 0: text, groups } = TOKEN.exec(source);
+    let end = at + text.length;
+    if (groups.blank) {
+      newline ||= text.includes('\n');
+      at = end;
+      continue;
+    }
+    const template = text === '`' || (text === '}' && open.at(-1) === '${');
+    if (groups.word && before !== '.' && before !== '?.') {
+      const first = before === '' || before === ';' || before === '}' || (newline && VALUE_END.test(before) && !BEFORE_REGEX.test(before));
+      yield { word: text, at, depth: open.length, first };
+    } else if (text === '/' && (before === '' || before === '}' || !VALUE_END.test(before) || BEFORE_REGEX.test(before))) {
+      REGEX.lastIndex = at;
+      end = REGEX.exec(source) ? REGEX.lastIndex : end;
+    } else if (template) {
+      if (text === '}') open.pop();
+      TEMPLATE.lastIndex = end;
+      if (TEMPLATE.exec(source)[1] === '${') open.push('${');
+      end = TEMPLATE.lastIndex;
+    } else if ('([{'.includes(text)) {
+      open.push(text);
+    } else if (')]}'.includes(text)) {
+      open.pop();
+    }
+    before = text;
+    if (template) before = open.at(-1) === '${' && source[end - 1] === '{' ? '(' : '`';
+    else if (groups.number || (text === '/' && end > at + 1)) before = '0'; // any plain value
+    newline = false;
+    at = end;
+  }
+}
+
+// `import` and `require` as a module in the working directory has them, without such a file.
+function importer(filename) {
+  const module = new Module(filename, null);
+  module.filename = filename;
+  module.paths = Module._nodeModulePaths(path.dirname(filename));
+  module._compile('module.exports = { load: (name, options) => import(name, options), require };', filename);
+  const { load, require } = module.exports;
+  module.exports = {};
+  return {
+    module,
+    require,
+    async load(name, options, wanted = []) {
+      const space = await load(name, options);
+      for (const each of wanted) {
+        if (!(each in space)) throw new SyntaxError(`The requested module '${name}' does not provide an export named '${each}'`);
+      }
+      return space;
+    },
+  };
+}
+
+// ---------------------------------------------------------------- SIGINT
+
+// Runs in a thread of its own, because the main one may be inside `while (true) {}`.
+// `breakOnSigint` is how a thread that is no main thread hears of a signal; the outer
+// use keeps the handler in place while the inner one is between two waits.
+function watchForInterrupts() {
+  const cell = new Int32Array(new SharedArrayBuffer(4));
+  globalThis.wait = () => Atomics.wait(cell, 0, 0);
+  globalThis.watch = () => {
+    for (;;) {
+      try {
+        vm.runInThisContext('wait()', { breakOnSigint: true });
+      } catch {
+        interruptMain();
+      }
+    }
+  };
+  require('node:worker_threads').parentPort.postMessage('watching');
+  for (;;) {
+    try {
+      vm.runInThisContext('watch()', { breakOnSigint: true });
+    } catch {
+      interruptMain();
+    }
+  }
+}
+
+// Connected only for this moment: at exit, node waits for sessions from elsewhere.
+function interruptMain() {
+  const session = new inspector.Session();
+  session.connectToMainThread();
+  session.post('Runtime.evaluate', {
+    expression: `globalThis[Symbol.for(${JSON.stringify(INTERRUPT.description)})]()\n//# sourceURL=${INTERRUPT.description}`,
+  });
+  session.disconnect();
+}
+
+if (isMainThread) main();
+else watchForInterrupts();

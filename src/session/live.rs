@@ -1,0 +1,404 @@
+//! One running agent, and one call to it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, poll};
+
+use super::SessionError;
+use super::protocol::{Line, Lines, Status, Tag};
+use crate::backend::{Backend, Ended, Handover, Reader, Report};
+use crate::outcome::{Ending, Enforced, Stream, Usage, WallReport};
+use crate::plan::{Limits, Plan};
+use crate::supervisor::{self, Capture, KEPT};
+
+/// How long an agent may take until it waits for code.
+const START: Duration = Duration::from_secs(20);
+/// How long code may take to end after it was interrupted, before its interpreter is killed.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long pid 1 may take to say how the interpreter ended.
+const EPITAPH: Duration = Duration::from_secs(2);
+/// Bytes of late output that are kept.
+const LATE: usize = 8 << 10;
+
+/// One running agent.
+#[derive(Debug)]
+pub(super) struct Live {
+    pidfd: OwnedFd,
+    report: Reader,
+    outputs: [OwnedFd; 2],
+    requests: OwnedFd,
+    replies: OwnedFd,
+    lines: Lines,
+    walls: Vec<WallReport>,
+    ended: Option<Ended>,
+    calls: u64,
+    limits: Limits,
+    /// When it was started.
+    pub(super) started: Instant,
+}
+
+/// What one call came to.
+#[derive(Debug)]
+pub(super) struct Called {
+    pub(super) ending: Ending,
+    /// Whether the agent waits for more.
+    pub(super) alive: bool,
+    pub(super) stdout: Stream,
+    pub(super) stderr: Stream,
+    /// What was written before the call.
+    pub(super) late: Stream,
+    pub(super) usage: Usage,
+    pub(super) enforced: Enforced,
+}
+
+impl Live {
+    /// Starts a sandbox with an agent in it and waits until it is ready.
+    pub(super) fn start(
+        backend: &dyn Backend,
+        plan: Plan,
+        cancel: BorrowedFd<'_>,
+    ) -> Result<Self, SessionError> {
+        let limits = *plan.limits();
+        let (report, report_end) = supervisor::pipe()?;
+        let (stdout, stdout_end) = supervisor::pipe()?;
+        let (stderr, stderr_end) = supervisor::pipe()?;
+        let (requests_end, requests) = supervisor::pipe()?;
+        let (replies, replies_end) = supervisor::pipe()?;
+        let handover = Handover {
+            stdio: [supervisor::null()?, stdout_end, stderr_end],
+            report: report_end,
+            code: None,
+            terminal: None,
+            control: Some([requests_end, replies_end]),
+        };
+        for fd in [&stdout, &stderr, &requests, &replies] {
+            fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(call("set O_NONBLOCK"))?;
+        }
+        let report = Reader::new(report).map_err(call("set O_NONBLOCK"))?;
+        let started = backend.start(plan, handover)?;
+        let mut live = Self {
+            pidfd: started.pidfd,
+            report,
+            outputs: [stdout, stderr],
+            requests,
+            replies,
+            lines: Lines::default(),
+            walls: started.walls,
+            ended: None,
+            calls: 0,
+            limits,
+            started: Instant::now(),
+        };
+        live.wait_ready(cancel)?;
+        Ok(live)
+    }
+
+    fn wait_ready(&mut self, cancel: BorrowedFd<'_>) -> Result<(), SessionError> {
+        let mut turn = Turn::new(None, Vec::new(), START);
+        loop {
+            match self.step(&mut turn, cancel)? {
+                Some(News::Line(Line::Ready)) => return Ok(()),
+                Some(News::Cancelled) => return Err(SessionError::Cancelled),
+                None => {}
+                Some(_) => {
+                    let said = turn.kept[1].take().to_bytes();
+                    let said = String::from_utf8_lossy(&said).trim().to_owned();
+                    return Err(SessionError::NotReady { said });
+                }
+            }
+        }
+    }
+
+    /// Whether it has ended since the last call.
+    pub(super) fn is_gone(&mut self) -> bool {
+        let gone = self.take_reports().is_err() || self.report.is_closed() || self.ended.is_some();
+        gone || !matches!(self.lines.next(None), Ok(None))
+    }
+
+    /// Hands over `code` and waits for what becomes of it.
+    pub(super) fn call(
+        &mut self,
+        code: &[u8],
+        time: Duration,
+        cancel: BorrowedFd<'_>,
+    ) -> Result<Called, SessionError> {
+        let late = self.drain_late()?;
+        self.calls += 1;
+        let tag = Tag::fresh(self.calls).map_err(|_| call("read /dev/urandom")(Errno::EIO))?;
+        let request = tag.request(code);
+        let mut turn = Turn::new(Some(tag), request, time);
+        let begun = Instant::now();
+        let (ending, alive) = self.until_over(&mut turn, time, cancel)?;
+        let usage = Usage {
+            wall_us: u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
+            ..Usage::default()
+        };
+        let [stdout, stderr] = turn.kept.map(Capture::finish);
+        let enforced = Enforced(self.walls.clone());
+        Ok(Called { ending, alive, stdout, stderr, late, usage, enforced })
+    }
+
+    /// How the code ended, and whether the agent still waits.
+    fn until_over(
+        &mut self,
+        turn: &mut Turn,
+        time: Duration,
+        cancel: BorrowedFd<'_>,
+    ) -> Result<(Ending, bool), SessionError> {
+        let mut stopped: Option<Ending> = None;
+        loop {
+            let news = self.step(turn, cancel)?;
+            let over = turn.kept.iter().map(Capture::bytes).sum::<u64>() > self.limits.output;
+            match news {
+                Some(News::Line(Line::Done(status))) => {
+                    self.drain(turn)?;
+                    let ending = Ending::Exited { code: i32::from(status) };
+                    return Ok((stopped.unwrap_or(ending), true));
+                }
+                Some(News::Line(Line::End(status))) => turn.status = Some(status),
+                Some(News::Gone) => {
+                    self.wait_epitaph()?;
+                    let ending = self.bury(turn)?;
+                    return Ok((stopped.unwrap_or(ending), false));
+                }
+                Some(News::Nonsense) => return Ok((self.bury(turn)?, false)),
+                Some(News::Late) if stopped.is_some() => {
+                    let ending = self.bury(turn)?;
+                    return Ok((stopped.unwrap_or(ending), false));
+                }
+                Some(News::Late) => {
+                    let after_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                    stopped = Some(Ending::TimedOut { after_ms });
+                    self.interrupt(turn)?;
+                }
+                Some(News::Cancelled) if stopped.is_none() => {
+                    stopped = Some(Ending::Cancelled);
+                    self.interrupt(turn)?;
+                }
+                _ if over && stopped.is_none() => {
+                    stopped = Some(Ending::OutputLimit { bytes: self.limits.output });
+                    self.interrupt(turn)?;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Asks the code to stop as Ctrl-C would; pid 1 passes it on.
+    fn interrupt(&self, turn: &mut Turn) -> Result<(), SessionError> {
+        turn.interrupted = true;
+        turn.deadline = Instant::now() + GRACE;
+        supervisor::signal(&self.pidfd, libc::SIGINT)?;
+        Ok(())
+    }
+
+    /// Waits for one thing to happen and deals with it.
+    fn step(
+        &mut self,
+        turn: &mut Turn,
+        cancel: BorrowedFd<'_>,
+    ) -> Result<Option<News>, SessionError> {
+        if let Some(news) = self.next_line(turn) {
+            return Ok(Some(news));
+        }
+        let fired = self.wait(turn, cancel)?;
+        for (at, pipe) in self.outputs.iter().enumerate().filter(|(at, _)| fired[*at]) {
+            turn.open[at] = turn.kept[at].fill(pipe).map_err(call("read a stream"))?;
+        }
+        if fired[2] {
+            self.take_reports()?;
+        }
+        if fired[4] {
+            turn.write(&self.requests).map_err(call("hand over the code"))?;
+        }
+        if fired[3] {
+            return self.take_reply(turn);
+        }
+        if fired[5] {
+            return Ok(Some(News::Cancelled));
+        }
+        Ok((Instant::now() >= turn.deadline).then_some(News::Late))
+    }
+
+    /// Which of: stdout, stderr, report, replies, requests, cancel.
+    fn wait(&self, turn: &Turn, cancel: BorrowedFd<'_>) -> Result<[bool; 6], SessionError> {
+        let wanted = [
+            (self.outputs[0].as_fd(), PollFlags::POLLIN, turn.open[0]),
+            (self.outputs[1].as_fd(), PollFlags::POLLIN, turn.open[1]),
+            (self.report.as_fd(), PollFlags::POLLIN, !self.report.is_closed()),
+            (self.replies.as_fd(), PollFlags::POLLIN, true),
+            (self.requests.as_fd(), PollFlags::POLLOUT, !turn.request.is_empty()),
+            // Once it is on it stays on; looked at again it would keep the loop from waiting.
+            (cancel, PollFlags::POLLIN, !turn.interrupted),
+        ];
+        let watched: Vec<usize> = (0..wanted.len()).filter(|at| wanted[*at].2).collect();
+        let mut fds: Vec<PollFd<'_>> =
+            watched.iter().map(|at| PollFd::new(wanted[*at].0, wanted[*at].1)).collect();
+        match poll(&mut fds, supervisor::until(turn.deadline)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(call("poll")(errno)),
+        }
+        let mut fired = [false; 6];
+        for (at, fd) in watched.iter().zip(&fds) {
+            fired[*at] = fd.revents().is_some_and(|flags| !flags.is_empty());
+        }
+        Ok(fired)
+    }
+
+    fn take_reply(&mut self, turn: &Turn) -> Result<Option<News>, SessionError> {
+        let mut buffer = [0; 1024];
+        match nix::unistd::read(&self.replies, &mut buffer) {
+            Ok(0) => Ok(Some(News::Gone)),
+            Ok(length) => {
+                self.lines.push(&buffer[..length]);
+                Ok(self.next_line(turn))
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+            Err(errno) => Err(call("read an answer")(errno)),
+        }
+    }
+
+    fn next_line(&mut self, turn: &Turn) -> Option<News> {
+        match self.lines.next(turn.tag.as_ref()) {
+            Ok(line) => line.map(News::Line),
+            Err(unexpected) => {
+                tracing::warn!(%unexpected, "session ended");
+                Some(News::Nonsense)
+            }
+        }
+    }
+
+    fn take_reports(&mut self) -> Result<(), SessionError> {
+        for report in self.report.read()? {
+            match report {
+                Report::Failed(step) => return Err(SessionError::Step(step)),
+                Report::Ready { walls } => {
+                    let own = std::mem::replace(&mut self.walls, walls);
+                    self.walls.extend(own);
+                }
+                Report::NotExecuted { program, errno } => {
+                    return Err(SessionError::NotExecuted { program, errno });
+                }
+                Report::Ended { ending, .. } => self.ended = Some(ending),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The agent has closed its pipe. If it has ended, pid 1 says how before it ends too.
+    fn wait_epitaph(&mut self) -> Result<(), SessionError> {
+        let deadline = Instant::now() + EPITAPH;
+        while !self.report.is_closed() && self.ended.is_none() && Instant::now() < deadline {
+            let mut fds = [PollFd::new(self.report.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut fds, supervisor::until(deadline)) {
+                Ok(_) | Err(Errno::EINTR) => self.take_reports()?,
+                Err(errno) => return Err(call("poll")(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills what is left. How the interpreter ended, if it had by itself.
+    fn bury(&mut self, turn: &mut Turn) -> Result<Ending, SessionError> {
+        supervisor::kill(&self.pidfd)?;
+        supervisor::wait_gone(&self.pidfd)?;
+        self.drain(turn)?;
+        Ok(match (self.ended, turn.status) {
+            (Some(Ended::Code(code)), _) => Ending::Exited { code },
+            (Some(Ended::Signal(signal)), _) => Ending::Signaled { signal },
+            (None, Some(status)) => Ending::Exited { code: i32::from(status) },
+            (None, None) => Ending::Signaled { signal: libc::SIGKILL },
+        })
+    }
+
+    /// What is in the pipes now belongs to this call: it was written before the agent answered.
+    fn drain(&self, turn: &mut Turn) -> Result<(), SessionError> {
+        for (pipe, kept) in self.outputs.iter().zip(&mut turn.kept) {
+            kept.drain(pipe).map_err(call("read a stream"))?;
+        }
+        Ok(())
+    }
+
+    /// What background jobs wrote since the last call.
+    fn drain_late(&self) -> Result<Stream, SessionError> {
+        let mut late = Capture::new(LATE);
+        for pipe in &self.outputs {
+            late.drain(pipe).map_err(call("read a stream"))?;
+        }
+        Ok(late.finish())
+    }
+
+    /// Ends it at once, with everything in its sandbox.
+    pub(super) fn kill(&self) {
+        let _ = supervisor::kill(&self.pidfd);
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn call(what: &'static str) -> impl Fn(Errno) -> SessionError {
+    move |errno| SessionError::Call(what, errno)
+}
+
+/// Something that happened.
+enum News {
+    /// The agent said something that may be said now.
+    Line(Line),
+    /// The agent said something else.
+    Nonsense,
+    /// The agent's end of the pipe is closed.
+    Gone,
+    /// The caller has cancelled.
+    Cancelled,
+    /// The time is over.
+    Late,
+}
+
+/// One call under way.
+struct Turn {
+    tag: Option<Tag>,
+    /// What of the request is not written yet.
+    request: Vec<u8>,
+    deadline: Instant,
+    interrupted: bool,
+    /// What the code's end of the interpreter said.
+    status: Option<Status>,
+    kept: [Capture; 2],
+    open: [bool; 2],
+}
+
+impl Turn {
+    fn new(tag: Option<Tag>, request: Vec<u8>, time: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            tag,
+            request,
+            deadline: now.checked_add(time).unwrap_or(now + START),
+            interrupted: false,
+            status: None,
+            kept: [Capture::new(KEPT), Capture::new(KEPT)],
+            open: [true, true],
+        }
+    }
+
+    fn write(&mut self, to: &OwnedFd) -> nix::Result<()> {
+        match nix::unistd::write(to, &self.request) {
+            Ok(length) => {
+                self.request.drain(..length);
+            }
+            Err(Errno::EAGAIN | Errno::EINTR) => {}
+            // The agent is gone: its other pipe says so too.
+            Err(Errno::EPIPE) => self.request.clear(),
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+}

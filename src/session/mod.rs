@@ -1,0 +1,247 @@
+//! Live sessions: sandboxes whose interpreter waits for more code.
+//!
+//! - `protocol`: what server and agent say to each other
+//! - `live`: one running agent, and one call to it
+//! - here: all of them by name: who may have how many, and for how long
+//!
+//! A session is bound to its environment. Its calls run one after the other; who comes first is the
+//! front end's to decide, before any thread is started.
+
+mod live;
+pub mod protocol;
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use self::live::{Called, Live};
+use crate::backend::{Backend, BackendError, ReadError, StepError};
+use crate::outcome::{Ending, Outcome, SessionNote};
+use crate::plan::Plan;
+use crate::request::SessionName;
+use crate::supervisor::SupervisorError;
+
+/// How many sessions there may be, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Sessions at the same time.
+    pub most: usize,
+    /// How long one may lie unused.
+    pub idle: Duration,
+    /// How long one may live.
+    pub lifetime: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            most: 16,
+            idle: Duration::from_secs(30 * 60),
+            lifetime: Duration::from_secs(8 * 60 * 60),
+        }
+    }
+}
+
+/// Why a call came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// Another environment's.
+    #[error(
+        "the session `{name}` belongs to the environment `{environment}`; use that, or another session"
+    )]
+    Elsewhere {
+        /// The session.
+        name: SessionName,
+        /// Its environment.
+        environment: String,
+    },
+    /// Too many.
+    #[error("there are already {} sessions ({}); go on with one of them, or leave `session` out. One that is not used for {} s ends by itself", names.len(), names.join(", "), idle.as_secs())]
+    TooMany {
+        /// Their names.
+        names: Vec<String>,
+        /// When unused ones end.
+        idle: Duration,
+    },
+    /// Cancelled while it was started.
+    #[error("cancelled before the session was ready")]
+    Cancelled,
+    /// The interpreter did not get as far as to wait for code.
+    #[error("the session's interpreter did not start{}", if said.is_empty() { String::new() } else { format!("; it said: {said}") })]
+    NotReady {
+        /// What it wrote to its standard error.
+        said: String,
+    },
+    /// The interpreter could not be executed.
+    #[error("{}", Ending::CouldNotStart { program: program.clone(), errno: *errno })]
+    NotExecuted {
+        /// The interpreter.
+        program: String,
+        /// The kernel's answer.
+        errno: i32,
+    },
+    /// A step of the launch was refused.
+    #[error(transparent)]
+    Step(StepError),
+    /// The launch failed.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The sandbox reported nonsense.
+    #[error(transparent)]
+    Report(#[from] ReadError),
+    /// The sandbox could not be ended, or a call of our own failed.
+    #[error(transparent)]
+    Supervisor(#[from] SupervisorError),
+    /// A call of our own failed.
+    #[error("{0}: {1}")]
+    Call(&'static str, Errno),
+}
+
+/// All live sessions.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    rules: Rules,
+    slots: Mutex<BTreeMap<SessionName, Arc<Slot>>>,
+}
+
+/// One session's place, kept while it lives and for a while after.
+#[derive(Debug)]
+struct Slot {
+    environment: String,
+    /// When it was last used: apart, so that it can be read while a call runs.
+    used: Mutex<Instant>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    live: Option<Live>,
+    /// Why the state of earlier calls is gone, if there was any.
+    epitaph: Option<String>,
+}
+
+/// One call to a session.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Which session.
+    pub name: &'a SessionName,
+    /// The plan of its sandbox, should one have to be started.
+    pub plan: Plan,
+    /// The code.
+    pub code: &'a [u8],
+    /// Readable when the caller has cancelled.
+    pub cancel: BorrowedFd<'a>,
+}
+
+impl Sessions {
+    /// None yet.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, slots: Mutex::default() }
+    }
+
+    /// Runs code in a session, which is started if it is not there. Blocks.
+    ///
+    /// # Errors
+    /// Never for what the code does; see [`SessionError`].
+    pub fn call(&self, backend: &dyn Backend, call: Call<'_>) -> Result<Outcome, SessionError> {
+        let slot = self.slot(call.name, call.plan.environment())?;
+        let mut state = lock(&slot.state);
+        *lock(&slot.used) = Instant::now();
+        let result = state.call(backend, call);
+        *lock(&slot.used) = Instant::now();
+        result
+    }
+
+    /// Ends sessions whose time is over. Cheap; to be called now and then.
+    pub fn expire(&self) {
+        let mut over = Vec::new();
+        lock(&self.slots).retain(|_, slot| {
+            let keep = !slot.is_over(&self.rules);
+            if !keep {
+                over.push(Arc::clone(slot));
+            }
+            keep
+        });
+        // Dropped outside of the lock: a killed sandbox takes a moment.
+        drop(over);
+    }
+
+    /// The place of a session, made if there is room.
+    fn slot(&self, name: &SessionName, environment: &str) -> Result<Arc<Slot>, SessionError> {
+        self.expire();
+        let mut slots = lock(&self.slots);
+        if let Some(slot) = slots.get(name) {
+            if slot.environment != environment {
+                let environment = slot.environment.clone();
+                return Err(SessionError::Elsewhere { name: name.clone(), environment });
+            }
+            return Ok(Arc::clone(slot));
+        }
+        // Those that have ended by themselves make room first.
+        if slots.len() >= self.rules.most {
+            slots.retain(|_, slot| slot.is_busy_or_live());
+        }
+        if slots.len() >= self.rules.most {
+            let names = slots.keys().map(ToString::to_string).collect();
+            return Err(SessionError::TooMany { names, idle: self.rules.idle });
+        }
+        let slot = Arc::new(Slot {
+            environment: environment.to_owned(),
+            used: Mutex::new(Instant::now()),
+            state: Mutex::default(),
+        });
+        slots.insert(name.clone(), Arc::clone(&slot));
+        Ok(slot)
+    }
+}
+
+impl Slot {
+    /// Whether nobody uses it and its time is over.
+    fn is_over(&self, rules: &Rules) -> bool {
+        // Locked: a call is under way.
+        let Ok(state) = self.state.try_lock() else { return false };
+        let idle = lock(&self.used).elapsed() >= rules.idle;
+        let old = state.live.as_ref().is_some_and(|live| live.started.elapsed() >= rules.lifetime);
+        idle || old
+    }
+
+    fn is_busy_or_live(&self) -> bool {
+        match self.state.try_lock() {
+            Ok(mut state) => state.live.as_mut().is_some_and(|live| !live.is_gone()),
+            Err(_) => true,
+        }
+    }
+}
+
+impl State {
+    fn call(&mut self, backend: &dyn Backend, call: Call<'_>) -> Result<Outcome, SessionError> {
+        let Call { name, plan, code, cancel } = call;
+        let time = plan.limits().time();
+        if self.live.as_mut().is_some_and(Live::is_gone) {
+            self.live = None;
+            self.epitaph = Some("it had ended since the last call".to_owned());
+        }
+        let restarted = if self.live.is_none() { self.epitaph.take() } else { None };
+        let live = match &mut self.live {
+            Some(live) => live,
+            None => self.live.insert(Live::start(backend, plan, cancel)?),
+        };
+        let called = live.call(code, time, cancel);
+        if called.as_ref().map_or(true, |called| !called.alive) {
+            self.live = None;
+            let how = called.as_ref().map(|called| called.ending.to_string());
+            self.epitaph = Some(how.unwrap_or_else(|_| "it failed".to_owned()));
+        }
+        let Called { ending, alive, stdout, stderr, late, usage, enforced } = called?;
+        let note = SessionNote { name: name.to_string(), kept: alive, restarted, late };
+        Ok(Outcome { ending, stdout, stderr, usage, enforced, session: Some(note) })
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
