@@ -228,7 +228,7 @@ fn a_client_without_a_handshake_is_served() {
 fn a_wrong_call_is_advice_in_a_tool_error() {
     let mut client = Client::ready(1);
     for (arguments, words) in [
-        (json!({"code": "", "env": "shell", "sesion": "x"}), "code, env and timeout"),
+        (json!({"code": "", "env": "shell", "sesion": "x"}), "code, env, session and timeout"),
         (json!({"code": "", "env": "ruby"}), "node, python and shell"),
         (json!({"code": ""}), "node, python and shell"),
         (json!({"code": 1, "env": "shell"}), "code must be a string"),

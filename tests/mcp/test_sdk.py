@@ -197,7 +197,7 @@ async def test_nothing_is_kept_between_calls():
 async def test_wrong_arguments_are_advice():
     async with connected() as client:
         for arguments, words in [
-            ({"code": "", "env": "shell", "sesion": "a"}, "code, env and timeout"),
+            ({"code": "", "env": "shell", "sesion": "a"}, "code, env, session and timeout"),
             ({"code": "", "env": "cobol"}, "the environments are"),
             ({"code": ""}, "the environments are"),
             ({"env": "shell"}, "code is missing"),
