@@ -1,6 +1,7 @@
 //! A sandbox engine for language models.
 pub mod backend;
 pub mod cli;
+pub mod doctor;
 pub mod engine;
 pub mod environment;
 pub mod kernel;

@@ -1,6 +1,15 @@
-//! temporary: the lead writes this room at integration
+//! `nix-sandbox-mcp`: the only room that names every choice.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use nix::unistd::{getegid, geteuid};
 use nix_sandbox::backend::native::Native;
 use nix_sandbox::cli::{self, Examination, House, Listed};
+use nix_sandbox::doctor::{self, Wanted};
 use nix_sandbox::engine::sources::Sources;
 use nix_sandbox::engine::{Launcher, launcher};
 use nix_sandbox::environment::catalog::Catalog;
@@ -8,55 +17,48 @@ use nix_sandbox::mcp;
 use nix_sandbox::plan::Ids;
 use nix_sandbox::runner::Runner;
 use nix_sandbox::settings::{self, Settings};
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::sync::Arc;
 
-struct Home;
-
-impl Home {
-    fn settings(project: Option<&Path>) -> Result<Settings, String> {
-        let lookup = |name: &str| match (name, project) {
-            ("PROJECT_DIR", Some(project)) => Some(project.into()),
-            _ => std::env::var_os(name),
-        };
-        Settings::load(&lookup, nix::unistd::geteuid().as_raw()).map_err(|error| error.to_string())
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    // Before anything else: the launcher of a server is this program once more.
+    if arguments.get(1).is_some_and(|first| first == launcher::ARGUMENT) {
+        let ids: Vec<String> =
+            arguments[2..].iter().map(|id| id.to_string_lossy().into_owned()).collect();
+        return ExitCode::from(u8::try_from(launcher::main(&ids)).unwrap_or(1));
     }
-
-    fn outside(settings: &Settings) -> Ids {
-        let (uid, gid) = (nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw());
-        settings.outside(Ids { uid, gid })
-    }
-
-    fn runner(settings: &Settings, launcher: Launcher, sources: Sources) -> Runner {
-        Runner::new(
-            Catalog::load(settings.sources.clone()),
-            settings.ground(),
-            Self::outside(settings),
-            Box::new(Native::new(launcher, sources)),
-        )
-    }
+    cli::main(arguments, &Real)
 }
 
-impl House for Home {
+/// The engine, the catalog and the settings of this process, put together.
+struct Real;
+
+impl House for Real {
     fn serve(&self) -> Result<(), String> {
-        let settings = Self::settings(None)?;
+        let settings = load(None)?;
+        log_to_stderr(settings.log);
+        let outside = outside(&settings);
+        // Both before any thread exists.
         let sources = Sources::default();
-        let outside = Self::outside(&settings);
         sources.prepare(outside.uid).map_err(|error| error.to_string())?;
         let launcher = Launcher::spawn(outside).map_err(|error| error.to_string())?;
-        let runner = Self::runner(&settings, launcher, sources);
+        let runner = runner(&settings, launcher, sources);
+        for skipped in runner.catalog().skipped() {
+            tracing::warn!(path = ?skipped.path, reason = %skipped.reason, "artifact skipped");
+        }
         mcp::serve(Arc::new(runner), settings.max_runs).map_err(|error| error.to_string())
     }
 
     fn runner(&self, project: Option<PathBuf>) -> Result<Runner, String> {
-        let settings = Self::settings(project.as_deref())?;
+        let settings = load(project.as_deref())?;
         let launcher = Launcher::direct().map_err(|error| error.to_string())?;
-        Ok(Self::runner(&settings, launcher, Sources::default()))
+        Ok(runner(&settings, launcher, Sources::default()))
     }
 
     fn environments(&self) -> Result<Vec<Listed>, String> {
-        let catalog = Catalog::load(Self::settings(None)?.sources);
+        let catalog = Catalog::load(load(None)?.sources);
+        for skipped in catalog.skipped() {
+            eprintln!("nix-sandbox-mcp: skipped {}: {}", skipped.path.display(), skipped.reason);
+        }
         let listed = catalog.entries().map(|entry| Listed {
             name: entry.name.to_owned(),
             environment: entry.environment.map_err(str::to_owned),
@@ -65,7 +67,25 @@ impl House for Home {
     }
 
     fn doctor(&self) -> Result<Examination, String> {
-        Err("this build has no doctor".to_owned())
+        let settings = load(None)?;
+        let ground = settings.ground();
+        let report = doctor::examine(&Wanted {
+            outside: outside(&settings),
+            proc: ground.proc,
+            require: ground.require,
+        });
+        Ok(Examination {
+            exit_code: report.exit_code(),
+            text: report.to_text(),
+            json: serde_json::to_value(&report).map_err(|error| error.to_string())?,
+        })
+    }
+
+    fn apparmor_profile(&self) -> String {
+        let program = std::env::current_exe();
+        doctor::apparmor_profile(
+            program.as_deref().unwrap_or(Path::new("/usr/bin/nix-sandbox-mcp")),
+        )
     }
 
     fn settings(&self) -> String {
@@ -73,11 +93,39 @@ impl House for Home {
     }
 }
 
-fn main() -> ExitCode {
-    let args: Vec<String> =
-        std::env::args_os().skip(1).filter_map(|a| a.into_string().ok()).collect();
-    if args.first().is_some_and(|a| a == launcher::ARGUMENT) {
-        return ExitCode::from(u8::try_from(launcher::main(&args[1..])).unwrap_or(1));
-    }
-    cli::main(std::env::args_os(), &Home)
+/// The settings of this process; `project` stands for `PROJECT_DIR`.
+fn load(project: Option<&Path>) -> Result<Settings, String> {
+    let lookup = |name: &str| match (name, project) {
+        ("PROJECT_DIR", Some(project)) => Some(project.into()),
+        _ => std::env::var_os(name),
+    };
+    Settings::load(&lookup, geteuid().as_raw()).map_err(|error| error.to_string())
+}
+
+fn outside(settings: &Settings) -> Ids {
+    settings.outside(Ids { uid: geteuid().as_raw(), gid: getegid().as_raw() })
+}
+
+fn runner(settings: &Settings, launcher: Launcher, sources: Sources) -> Runner {
+    let catalog = Catalog::load(settings.sources.clone());
+    let backend = Box::new(Native::new(launcher, sources));
+    Runner::new(catalog, settings.ground(), outside(settings), backend)
+}
+
+/// Logs go to standard error, which in a server is the only stream that is not the protocol's.
+fn log_to_stderr(log: settings::Log) {
+    use tracing_subscriber::Layer as _;
+    use tracing_subscriber::filter::{LevelFilter, Targets};
+    use tracing_subscriber::layer::SubscriberExt as _;
+    // The protocol library logs what it is sent, code and all, from `debug` on.
+    let targets = Targets::new()
+        .with_default(log.level)
+        .with_target("rmcp", log.level.min(LevelFilter::WARN));
+    let format = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    let layer = if log.json { format.json().boxed() } else { format.boxed() };
+    let registry = tracing_subscriber::registry().with(layer.with_filter(targets));
+    // A second subscriber in one process is the only way for this to fail.
+    let _ = tracing::subscriber::set_global_default(registry);
 }

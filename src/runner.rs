@@ -10,7 +10,8 @@ use nix::fcntl::OFlag;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use crate::backend::{Backend, BackendError, Handover};
+use crate::backend::{Backend, BackendError, Handover, StepError};
+use crate::doctor::{self, Host};
 use crate::environment::catalog::{Catalog, CatalogError};
 use crate::outcome::Outcome;
 use crate::plan::{Ids, Plan};
@@ -168,7 +169,7 @@ impl Runner {
         };
         let (report, write_end) = pipe()?;
         let Ends { stdio, terminal, channels } = streams.connect()?;
-        let handover = Handover { stdio, report: write_end, code, terminal };
+        let handover = Handover { stdio, report: write_end, code, terminal, control: None };
         let started = self.backend.start(plan, handover)?;
         let watch = Watch {
             pidfd: &started.pidfd,
@@ -294,18 +295,33 @@ impl RunError {
 
 impl From<BackendError> for RunError {
     fn from(error: BackendError) -> Self {
-        Self::Other { fault: Fault::Host, message: error.to_string() }
+        let message = match &error {
+            BackendError::Step(step) => refusal(step),
+            other => other.to_string(),
+        };
+        Self::Other { fault: Fault::Host, message }
     }
 }
 
 impl From<SupervisorError> for RunError {
     fn from(error: SupervisorError) -> Self {
-        let fault = match error {
-            SupervisorError::Step(_) | SupervisorError::Vanished | SupervisorError::Unkillable => {
-                Fault::Host
+        let (fault, message) = match &error {
+            SupervisorError::Step(step) => (Fault::Host, refusal(step)),
+            SupervisorError::Vanished | SupervisorError::Unkillable => {
+                (Fault::Host, error.to_string())
             }
-            SupervisorError::Nonsense(_) | SupervisorError::Call(..) => Fault::Ours,
+            SupervisorError::Nonsense(_) | SupervisorError::Call(..) => {
+                (Fault::Ours, error.to_string())
+            }
         };
-        Self::Other { fault, message: error.to_string() }
+        Self::Other { fault, message }
+    }
+}
+
+/// A refused step with what the doctor knows of it.
+fn refusal(step: &StepError) -> String {
+    match doctor::explain(step, &Host::read()) {
+        Some(diagnosis) => format!("{step}: {diagnosis}\nRun: nix-sandbox-mcp doctor"),
+        None => step.to_string(),
     }
 }

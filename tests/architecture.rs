@@ -86,7 +86,10 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
     ("backend", &["engine", "kernel", "outcome", "plan", "policy", "supervisor"]),
     ("environment", &["plan", "policy", "settings"]),
     ("settings", &["plan", "policy", "environment", "planner"]),
-    ("doctor", &["engine", "kernel", "plan", "policy", "outcome", "environment"]),
+    (
+        "doctor",
+        &["backend", "engine", "kernel", "plan", "policy", "outcome", "environment", "supervisor"],
+    ),
     (
         "session",
         &[

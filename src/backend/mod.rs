@@ -4,6 +4,8 @@ pub mod native;
 
 use std::os::fd::OwnedFd;
 
+use crate::engine::LauncherError;
+pub use crate::engine::StepError;
 use crate::outcome::WallReport;
 use crate::plan::Plan;
 
@@ -19,6 +21,8 @@ pub struct Handover {
     /// Where to send the master of the payload's own terminal, if it shall have one; see
     /// [`crate::engine::Launch`].
     pub terminal: Option<OwnedFd>,
+    /// A session's control pipes, the agent's ends.
+    pub control: Option<[OwnedFd; 2]>,
 }
 
 /// A sandbox that was started.
@@ -41,12 +45,21 @@ pub enum BackendError {
         /// Why not, and what helps.
         reason: String,
     },
-    /// The launch failed.
+    /// The launcher process is gone or speaks nonsense.
+    #[error("the launcher process {0}")]
+    Launcher(String),
+    /// The kernel refused a step of the launch.
     #[error(transparent)]
-    Launcher(#[from] crate::engine::LauncherError),
-    /// The launch failed.
-    #[error(transparent)]
-    Step(#[from] crate::engine::StepError),
+    Step(#[from] StepError),
+}
+
+impl From<LauncherError> for BackendError {
+    fn from(error: LauncherError) -> Self {
+        match error {
+            LauncherError::Step(step) => Self::Step(step),
+            LauncherError::Gone(how) => Self::Launcher(how),
+        }
+    }
 }
 
 /// Who makes a sandbox out of a plan.

@@ -42,8 +42,8 @@ impl Backend for Native {
 
     fn start(&self, plan: Plan, handover: Handover) -> Result<Started, BackendError> {
         let sources = self.sources.open(&plan)?;
-        let Handover { stdio, report, code, terminal } = handover;
-        let launch = Launch { plan, stdio, report, code, sources, terminal };
+        let Handover { stdio, report, code, terminal, control } = handover;
+        let launch = Launch { plan, stdio, report, code, sources, terminal, control };
         let sandbox = self.launcher.launch(launch)?;
         let cgroup = WallReport {
             wall: Wall::Cgroup,

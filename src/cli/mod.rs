@@ -57,6 +57,9 @@ pub trait House {
     /// It could not be found out.
     fn doctor(&self) -> Result<Examination, String>;
 
+    /// An AppArmor profile that allows this program its user namespaces.
+    fn apparmor_profile(&self) -> String;
+
     /// The settings, as the last part of `--help`.
     fn settings(&self) -> String;
 }
@@ -132,6 +135,9 @@ enum Command {
         /// As JSON
         #[arg(long)]
         json: bool,
+        /// Print an AppArmor profile that allows this program its user namespaces, and nothing else
+        #[arg(long, conflicts_with = "json")]
+        print_apparmor: bool,
     },
     /// See it work: ask the real server to compute something, and to do what must not be
     Demo,
@@ -240,7 +246,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, house: &dyn House) ->
         Some(Command::Run(code)) => run::code(house, &code),
         Some(Command::Envs { json }) => show::environments(house, json),
         Some(Command::Plan(plan)) => show::plan(house, plan),
-        Some(Command::Doctor { json }) => show::doctor(house, json),
+        Some(Command::Doctor { print_apparmor: true, .. }) => show::apparmor_profile(house),
+        Some(Command::Doctor { json, .. }) => show::doctor(house, json),
         Some(Command::Demo) => demo::demo(house),
     };
     done.unwrap_or_else(|message| {

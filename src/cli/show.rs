@@ -63,6 +63,11 @@ pub(super) fn doctor(house: &dyn House, json: bool) -> Result<ExitCode, String> 
     Ok(ExitCode::from(found.exit_code))
 }
 
+pub(super) fn apparmor_profile(house: &dyn House) -> Result<ExitCode, String> {
+    print_harmless(&house.apparmor_profile());
+    Ok(ExitCode::SUCCESS)
+}
+
 pub(super) fn plan(house: &dyn House, arguments: Arguments) -> Result<ExitCode, String> {
     let Arguments { env, sandbox, json, command } = arguments;
     let work = if command.is_empty() { Work::Code(Vec::new()) } else { Work::Command(command) };

@@ -23,7 +23,7 @@ use super::steps::{Device, Step, steps};
 use super::{Launch, init};
 use crate::kernel::{self, Attributes};
 use crate::outcome::{Strength, WallReport};
-use crate::plan::{HostFile, Identity, Limits, Plan, Wall};
+use crate::plan::{HostFile, Identity, Limits, Plan, ProcMode, Wall};
 use crate::policy::{self, Arch, Program, Wearer};
 
 /// Read-only parts of the host.
@@ -224,15 +224,25 @@ impl Child<'_> {
     }
 
     fn new_keyring(&mut self) -> Done {
-        match kernel::join_new_session_keyring() {
-            Ok(()) => self.active(Wall::Keyring, "a session keyring of its own"),
-            // 200 keys per user: then this sandbox shares the launcher's, which is fresh too.
-            Err(Errno::EDQUOT) => {
-                self.wall(Wall::Keyring, Strength::Weaker, "the user's key quota is used up; the launcher's keyring is shared, keyctl is denied by seccomp");
+        let shared = match kernel::join_new_session_keyring() {
+            Ok(()) => {
+                self.active(Wall::Keyring, "a session keyring of its own");
+                return Ok(());
             }
-            Err(Errno::ENOSYS) => self.active(Wall::Keyring, "the kernel has no keyrings"),
-            Err(errno) => return Err(StepError::new("join a new session keyring", "", errno)),
-        }
+            Err(Errno::ENOSYS) => {
+                self.active(Wall::Keyring, "the kernel has no keyrings");
+                return Ok(());
+            }
+            Err(errno) if self.plan().access().requires(Wall::Keyring) => {
+                return Err(StepError::new("join a new session keyring", "", errno));
+            }
+            // 200 keys per user (keyrings(7)).
+            Err(Errno::EDQUOT) => "the user's key quota is used up",
+            // An outer filter, as a container's, that knows nothing of keyrings.
+            Err(_) => "the host refuses a new one",
+        };
+        let detail = format!("{shared}: that of the launcher is shared; seccomp denies keyctl");
+        self.wall(Wall::Keyring, Strength::Weaker, &detail);
         Ok(())
     }
 
@@ -470,16 +480,18 @@ impl Child<'_> {
         }
     }
 
-    /// The payload's three streams to 0, 1, 2, the report pipe to 3, and nothing else.
+    /// The payload's streams to 0, 1, 2, a session's control pipes to 3 and 4, the report pipe to
+    /// the next number, and nothing else.
     fn place_descriptors(&mut self) -> Done {
         self.root = None;
         self.limits.clear();
-        let stdio = match &self.terminal {
-            Some(terminal) => [terminal.as_fd(); 3],
-            None => self.launch.stdio.each_ref().map(AsFd::as_fd),
+        let mut payload = match &self.terminal {
+            Some(terminal) => vec![terminal.as_fd(); 3],
+            None => self.launch.stdio.iter().map(AsFd::as_fd).collect(),
         };
+        payload.extend(self.launch.control.iter().flatten().map(AsFd::as_fd));
         let report =
-            kernel::keep_only(stdio, self.launch.report.as_fd()).at("place descriptors", "")?;
+            kernel::keep_only(&payload, self.launch.report.as_fd()).at("place descriptors", "")?;
         let closed = std::mem::replace(&mut self.report, File::from(report));
         let _number_only = closed.into_raw_fd();
         Ok(())
@@ -525,9 +537,13 @@ impl Child<'_> {
     fn report_walls(&mut self) {
         let Identity { inside, outside, .. } = self.plan().identity().clone();
         let access = self.plan().access().clone();
+        let nested = match access.proc {
+            ProcMode::Fresh => "nested ones refused by a limit of 0 and by seccomp",
+            ProcMode::None => "nested ones refused by seccomp alone: without /proc no limit is set",
+        };
         self.active(
             Wall::Namespaces,
-            "user, pid, mount, network, ipc, uts, cgroup; nested ones refused",
+            &format!("user, pid, mount, network, ipc, uts, cgroup; {nested}"),
         );
         self.active(
             Wall::Identity,

@@ -5,6 +5,7 @@
 //! has, and a grandchild that holds stdout open delays nothing.
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use nix::errno::Errno;
@@ -66,7 +67,7 @@ pub fn run(
     if !terminal {
         // The payload's streams are the payload's: EOF must not wait for pid 1. A terminal's other
         // side hangs up when nobody holds it for a moment; it stays open.
-        for descriptor in 0..=2 {
+        for descriptor in 0..report.as_raw_fd() {
             let _ = nix::unistd::close(descriptor);
         }
     }

@@ -36,6 +36,9 @@ pub struct Launch {
     /// Where to send the master of the payload's own terminal, if it shall have one: one end of a
     /// [`kernel::message_pair`]. Pid 1 waits there until it is answered. `stdio` is not used then.
     pub terminal: Option<OwnedFd>,
+    /// A session's control pipes, the agent's ends: where requests come from (its 3) and where
+    /// answers go (its 4).
+    pub control: Option<[OwnedFd; 2]>,
 }
 
 /// A running sandbox.
@@ -183,12 +186,14 @@ fn clone_pid1(
 }
 
 /// The head of a launch on the wire. The descriptors follow in this order: the plan's text, the
-/// report pipe, the three streams, the code, the terminal's socket; then, in further messages, the sources.
+/// report pipe, the three streams, the code, the terminal's socket, the control pipes; then, in
+/// further messages, the sources.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
     code: bool,
     terminal: bool,
+    control: bool,
     /// For each bind, whether a detached mount is passed.
     passed: usize,
 }
@@ -201,12 +206,14 @@ fn send(socket: &OwnedFd, launch: &Launch) -> Result<(), LauncherError> {
     let head = Head {
         code: launch.code.is_some(),
         terminal: launch.terminal.is_some(),
+        control: launch.control.is_some(),
         passed: launch.sources.len(),
     };
     let head = serde_json::to_vec(&head).map_err(|error| LauncherError::Gone(error.to_string()))?;
     let mut fds = vec![plan.as_fd(), launch.report.as_fd()];
     fds.extend(launch.stdio.iter().map(AsFd::as_fd));
     fds.extend(launch.code.iter().chain(&launch.terminal).map(AsFd::as_fd));
+    fds.extend(launch.control.iter().flatten().map(AsFd::as_fd));
     let unreached = |errno: Errno| gone(&format!("cannot be reached: {}", errno.desc()));
     kernel::send_message(socket.as_fd(), &head, &fds).map_err(unreached)?;
     let sources: Vec<BorrowedFd<'_>> = launch.sources.iter().flatten().map(AsFd::as_fd).collect();
@@ -262,6 +269,8 @@ fn prepare(arguments: &[String]) -> Result<OwnedFd, StepError> {
     privilege::become_outside(Ids { uid, gid })?;
     die_with_server()?;
     nix::sys::prctl::set_dumpable(false).map_err(step("hide the launcher"))?;
+    // For sandboxes that cannot have one of their own: then at least not the server's.
+    let _ = kernel::join_new_session_keyring();
     // Ended sandboxes leave no zombie: their pidfds tell all that is asked.
     kernel::ignore_children().map_err(step("ignore ended children"))?;
     kernel::pidfd_open(Pid::this()).map_err(step("open a pidfd of the launcher"))
@@ -332,7 +341,8 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<Launch>, StepError> {
     let stdio = [next()?, next()?, next()?];
     let code = if head.code { Some(next()?) } else { None };
     let terminal = if head.terminal { Some(next()?) } else { None };
+    let control = if head.control { Some([next()?, next()?]) } else { None };
     let plan = serde_json::from_reader(std::io::BufReader::new(plan))
         .map_err(|error| StepError::new("read the plan", error, Errno::EINVAL))?;
-    Ok(Some(Launch { plan, stdio, report, code, sources, terminal }))
+    Ok(Some(Launch { plan, stdio, report, code, sources, terminal, control }))
 }

@@ -19,6 +19,7 @@ pub mod init;
 mod landlock;
 pub mod launcher;
 pub mod privilege;
+pub mod probe;
 pub mod report;
 pub mod sources;
 pub mod steps;

@@ -56,34 +56,33 @@ pub fn close_inherited() -> nix::Result<()> {
     close_from(3)
 }
 
-/// Where [`keep_only`] places the report pipe.
-const REPORT: RawFd = 3;
-/// Where it lifts descriptors first, clear of every target.
-const LIFTED: RawFd = 16;
+/// Where [`keep_only`] lifts descriptors first, clear of every target.
+const LIFTED: RawFd = 32;
 
-/// Makes `stdio` this process's 0, 1 and 2, `report` its 3 (close-on-exec), and closes everything
-/// else. Returns the owner of 3.
+/// Gives `payload` the numbers 0, 1, 2, … in this order, `report` the next one (close-on-exec), and
+/// closes everything else. Returns the owner of the report's new number.
 ///
 /// To be called by a process that ends with exec or `_exit`: whatever other value owned a
 /// descriptor must not be used again, and is never dropped.
 ///
 /// # Errors
 /// `EMFILE`, `ENOSYS` before Linux 5.9.
-pub fn keep_only(stdio: [BorrowedFd<'_>; 3], report: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
-    let [stdin, stdout, stderr] = stdio;
-    let mut lifted = [-1; 4];
-    for (lifted, fd) in lifted.iter_mut().zip([stdin, stdout, stderr, report]) {
-        *lifted = nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(LIFTED))?;
+pub fn keep_only(payload: &[BorrowedFd<'_>], report: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
+    let mut lifted = Vec::with_capacity(payload.len() + 1);
+    for fd in payload.iter().chain([&report]) {
+        lifted.push(nix::fcntl::fcntl(*fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(LIFTED))?);
     }
-    for (target, from) in (0..=REPORT).zip(lifted) {
-        let flags = if target == REPORT { libc::O_CLOEXEC } else { 0 };
+    let last = RawFd::try_from(payload.len()).map_err(|_| Errno::EMFILE)?;
+    for (target, from) in (0..=last).zip(lifted) {
+        let flags = if target == last { libc::O_CLOEXEC } else { 0 };
         // SAFETY: integers only; `from` is at least LIFTED, so it differs from `target`, as dup3
-        // demands. Values that owned 0..=3 are not used again: see the contract above.
+        // demands. Values that owned the targets are not used again: see the contract above.
         check(libc::c_long::from(unsafe { libc::dup3(from, target, flags) }))?;
     }
-    close_from(REPORT + 1)?;
-    // SAFETY: 3 was just placed and every other descriptor is 0, 1 or 2: nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(REPORT) })
+    close_from(last + 1)?;
+    // SAFETY: `last` was just placed, and every other open descriptor is one of the payload's,
+    // which no value owns: nobody else owns this one.
+    Ok(unsafe { OwnedFd::from_raw_fd(last) })
 }
 
 /// Plain fork(2) for a process with one thread.
