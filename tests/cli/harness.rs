@@ -124,6 +124,16 @@ impl Tty {
         Self::start_other(&all)
     }
 
+    /// The program with `cat` in it, which has said that it is ready. Shells have their own mind
+    /// about signals: dash forgets a SIGINT that comes while it starts a program, bash ignores
+    /// SIGQUIT.
+    pub(crate) fn start_cat() -> Self {
+        let mut tty = Self::start(&["exec", "--", "cat"]);
+        tty.keys("ready\r");
+        tty.until("ready\r\nready\r\n");
+        tty
+    }
+
     /// Any program.
     pub(crate) fn start_other(words: &[&str]) -> Self {
         let pty = openpty(Some(&SIZE), None).expect("a terminal");
@@ -138,15 +148,17 @@ impl Tty {
         Self { child, master, slave: pty.slave, seen: String::new(), before }
     }
 
-    /// Reads what comes, for at most `time`.
-    fn read(&mut self, time: Duration) {
+    /// Reads what comes first, within `time`. Whether something came.
+    fn read(&mut self, time: Duration) -> bool {
         let mut fds = [PollFd::new(self.master.as_fd(), PollFlags::POLLIN)];
         let time = PollTimeout::try_from(time).expect("short");
-        if poll(&mut fds, time) == Ok(1) {
+        let came = poll(&mut fds, time) == Ok(1);
+        if came {
             let mut buffer = [0; 65536];
             let length = self.master.read(&mut buffer).unwrap_or(0);
             self.seen.push_str(&String::from_utf8_lossy(&buffer[..length]));
         }
+        came
     }
 
     /// Reads until `text` has appeared, and forgets what came up to it.
@@ -167,7 +179,6 @@ impl Tty {
     }
 
     pub(crate) fn resize(&self, size: Winsize) {
-        nix::sys::termios::tcgetattr(&self.master).expect("a terminal");
         let (rows, columns) = (size.ws_row.to_string(), size.ws_col.to_string());
         let stty = Command::new("stty")
             .args(["rows", &rows, "columns", &columns])
@@ -187,7 +198,7 @@ impl Tty {
         loop {
             self.read(Duration::from_millis(20));
             if let Some(status) = self.child.try_wait().expect("waited for") {
-                self.read(Duration::from_millis(20));
+                while self.read(Duration::from_millis(20)) {}
                 return status;
             }
             assert!(Instant::now() < end, "it does not end: {:?}", self.seen);

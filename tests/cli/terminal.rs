@@ -28,8 +28,7 @@ fn exec_on_a_terminal_has_a_pty_of_its_own() {
 #[test]
 fn ctrl_c_is_130_and_ctrl_backslash_131() {
     for (key, code) in [("\x03", 130), ("\x1c", 131)] {
-        let mut tty = Tty::start(&["exec", "--", "sh", "-c", "echo ready; sleep 1000"]);
-        tty.until("ready");
+        let mut tty = Tty::start_cat();
         assert!(!tty.is_restored(), "raw meanwhile");
         tty.keys(key);
         assert_eq!(tty.code(), code);
@@ -52,8 +51,7 @@ fn the_terminal_is_as_it_was_after_every_way_out() {
     assert_eq!(tty.code(), 137);
     // The program is told to end.
     for signal in [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT] {
-        let mut tty = Tty::start(&["exec", "--", "sh", "-c", "echo ready; sleep 1000"]);
-        tty.until("ready");
+        let mut tty = Tty::start_cat();
         send(&tty.child, signal);
         assert_eq!(tty.code(), 128 + signal as i32);
     }
@@ -118,6 +116,9 @@ fn ctrl_z_then_fg_with_and_without_a_pty() {
             "{program} exec {option} -- sh -c 'echo rea''dy; sleep 1; echo do''ne; exit 6'\n"
         ));
         tty.until("ready\r\n");
+        // Not while dash is in vfork(2): a child that is stopped before its exec keeps its parent
+        // from stopping, outside of sandboxes too.
+        std::thread::sleep(std::time::Duration::from_millis(300));
         tty.keys("\x1a");
         tty.until("Stopped");
         eventually("the shell has its terminal", || tty.is_restored());
@@ -141,6 +142,7 @@ fn an_interactive_shell_inside_has_job_control() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     tty.keys("\x1a");
     tty.until("Stopped");
+    tty.until("$ ");
     tty.keys("fg\r");
     tty.until("fg\r\nsleep 1000\r\n");
     tty.keys("\x03");
