@@ -81,7 +81,8 @@ pub fn plan(
     Ok(builder.build()?)
 }
 
-/// Defaults, then the environment's, then the operator's, then the request's.
+/// Defaults, then the environment's, then the settings', then the command line's, then what the
+/// caller may choose.
 fn limits(
     request: &Request,
     environment: &Environment,
@@ -90,6 +91,7 @@ fn limits(
     let mut limits = Limits::default();
     environment.limits.apply(&mut limits)?;
     ground.limits.apply(&mut limits)?;
+    request.limits.apply(&mut limits)?;
     if let Some(timeout) = request.timeout {
         let most = limits.time().max(MOST_TIME);
         if timeout > most || timeout.is_zero() {
@@ -97,11 +99,8 @@ fn limits(
             return Err(PlannerError::Timeout { asked: seconds(timeout), most: seconds(most) });
         }
         limits.time_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
-    } else if request.terminal.is_some() {
+    } else if request.terminal.is_some() && request.limits.time.is_none() {
         limits.time_ms = Limits::LONGEST_MS;
-    }
-    if let Some(memory) = request.memory {
-        limits.memory = memory;
     }
     limits.check()?;
     Ok(limits)

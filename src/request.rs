@@ -5,6 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::plan::LimitOverrides;
+
 /// What shall be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
@@ -48,7 +50,7 @@ impl FromStr for SessionName {
 }
 
 /// What a caller asked for. Whatever is not said here comes from the environment and the settings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// The environment's name.
     pub environment: String,
@@ -59,8 +61,9 @@ pub struct Request {
     pub session: Option<SessionName>,
     /// A shorter (or, up to the environment's maximum, longer) wall-clock limit.
     pub timeout: Option<Duration>,
-    /// Another memory limit, bytes.
-    pub memory: Option<u64>,
+    /// Limits that the operator has set for this request: whoever sits at a command line, never a
+    /// model.
+    pub limits: LimitOverrides,
     /// A terminal of its own, with what `TERM` shall say of it. Whoever sits before it decides how
     /// long it takes: without `timeout` there is no time limit but the longest there is.
     pub terminal: Option<OsString>,
@@ -78,7 +81,7 @@ impl Request {
             work,
             session: None,
             timeout: None,
-            memory: None,
+            limits: LimitOverrides::default(),
             terminal: None,
         }
     }

@@ -77,7 +77,7 @@ fn floor(path: &Path) -> String {
 const MAY_NAME: [(&str, &[&str]); 18] = [
     ("policy", &[]),
     ("plan", &["policy"]),
-    ("request", &[]),
+    ("request", &["plan"]),
     ("outcome", &["plan"]),
     ("planner", &["plan", "policy", "request", "environment"]),
     ("kernel", &["policy"]),

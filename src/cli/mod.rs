@@ -24,7 +24,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::environment::Environment;
-use crate::plan::parse_size;
+use crate::plan::{LimitOverrides, parse_size};
 use crate::request::{Request, Work};
 use crate::runner::{Filter, Runner};
 
@@ -210,7 +210,9 @@ struct Plan {
 
 impl Sandbox {
     fn request(&self, environment: &str, work: Work) -> Request {
-        Request { timeout: self.timeout, memory: self.memory, ..Request::new(environment, work) }
+        let time = self.timeout.map(|time| time.as_secs_f64());
+        let limits = LimitOverrides { memory: self.memory, time, ..LimitOverrides::default() };
+        Request { limits, ..Request::new(environment, work) }
     }
 
     fn runner(&self, house: &dyn House) -> Result<Runner, String> {
