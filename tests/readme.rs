@@ -2,9 +2,8 @@
 
 use nix_sandbox::settings;
 
-fn readme() -> String {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    std::fs::read_to_string(path).expect("README.md")
+fn readme() -> &'static str {
+    include_str!("../README.md")
 }
 
 #[test]
