@@ -10,11 +10,12 @@ use nix::unistd::{getegid, geteuid};
 use nix_sandbox::backend::native::Native;
 use nix_sandbox::cli::{self, Examination, House, Listed};
 use nix_sandbox::doctor::{self, Wanted};
+use nix_sandbox::engine::cgroup::{Cgroups, NoCgroup, Scope};
 use nix_sandbox::engine::sources::Sources;
 use nix_sandbox::engine::{Launcher, launcher};
 use nix_sandbox::environment::catalog::Catalog;
 use nix_sandbox::mcp;
-use nix_sandbox::plan::Ids;
+use nix_sandbox::plan::{Ids, Wall};
 use nix_sandbox::runner::Runner;
 use nix_sandbox::settings::{self, Settings};
 
@@ -37,11 +38,12 @@ impl House for Real {
         let settings = load(None)?;
         log_to_stderr(settings.log);
         let outside = outside(&settings);
-        // Both before any thread exists.
+        // All before any thread exists, and the cgroup first: what is started lives where we do.
+        let cgroups = Cgroups::find(outside, Scope::Enter);
         let sources = Sources::default();
         sources.prepare(outside.uid).map_err(|error| error.to_string())?;
         let launcher = Launcher::spawn(outside).map_err(|error| error.to_string())?;
-        let runner = runner(&settings, launcher, sources);
+        let runner = runner(&settings, launcher, sources, cgroups);
         for skipped in runner.catalog().skipped() {
             tracing::warn!(path = ?skipped.path, reason = %skipped.reason, "artifact skipped");
         }
@@ -50,8 +52,12 @@ impl House for Real {
 
     fn runner(&self, project: Option<PathBuf>) -> Result<Runner, String> {
         let settings = load(project.as_deref())?;
+        // One run is not worth a new scope, unless it must have a cgroup.
+        let scope =
+            if settings.require.contains(&Wall::Cgroup) { Scope::Enter } else { Scope::Never };
+        let cgroups = Cgroups::find(outside(&settings), scope);
         let launcher = Launcher::direct().map_err(|error| error.to_string())?;
-        Ok(runner(&settings, launcher, Sources::default()))
+        Ok(runner(&settings, launcher, Sources::default(), cgroups))
     }
 
     fn environments(&self) -> Result<Vec<Listed>, String> {
@@ -106,9 +112,14 @@ fn outside(settings: &Settings) -> Ids {
     settings.outside(Ids { uid: geteuid().as_raw(), gid: getegid().as_raw() })
 }
 
-fn runner(settings: &Settings, launcher: Launcher, sources: Sources) -> Runner {
+fn runner(
+    settings: &Settings,
+    launcher: Launcher,
+    sources: Sources,
+    cgroups: Result<Cgroups, NoCgroup>,
+) -> Runner {
     let catalog = Catalog::load(settings.sources.clone());
-    let backend = Box::new(Native::new(launcher, sources));
+    let backend = Box::new(Native::new(launcher, sources).with_cgroups(cgroups));
     Runner::new(catalog, settings.ground(), outside(settings), backend)
         .with_sessions(settings.sessions)
 }

@@ -137,11 +137,15 @@ impl Stream {
 pub struct Usage {
     /// From the start of the payload to its end, microseconds.
     pub wall_us: u64,
-    /// Processor time in user and kernel mode of every process that was waited for, microseconds.
+    /// Processor time in user and kernel mode, microseconds: of the sandbox where a cgroup measured
+    /// it, else of every process that was waited for.
     pub cpu_us: u64,
     /// The most memory in use, bytes: of the sandbox where a cgroup measured it, else of its
     /// largest process.
     pub peak_memory: u64,
+    /// The most processes and threads at once, pid 1 among them, where a cgroup counted them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_pids: Option<u64>,
 }
 
 /// How much of one wall stands.

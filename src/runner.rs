@@ -192,6 +192,7 @@ impl Runner {
         let started = self.backend.start(plan, handover)?;
         let watch = Watch {
             pidfd: &started.pidfd,
+            leaf: started.leaf.as_ref(),
             report,
             channels,
             limits: &limits,
@@ -332,6 +333,7 @@ impl From<SupervisorError> for RunError {
             SupervisorError::Vanished | SupervisorError::Unkillable => {
                 (Fault::Host, error.to_string())
             }
+            SupervisorError::TooLittleMemory(_) => (Fault::Caller, error.to_string()),
             SupervisorError::Nonsense(_) | SupervisorError::Call(..) => {
                 (Fault::Ours, error.to_string())
             }

@@ -9,7 +9,8 @@ fn readme() -> &'static str {
 #[test]
 fn the_settings_table_is_made_by_settings_rs() {
     let readme = readme();
-    let (start, end) = ("<!-- settings: made by settings.rs; a test compares -->\n", "<!-- /settings -->");
+    let (start, end) =
+        ("<!-- settings: made by settings.rs; a test compares -->\n", "<!-- /settings -->");
     let from = readme.find(start).expect("start") + start.len();
     let to = readme.find(end).expect("end");
     let table = settings::markdown();
@@ -34,6 +35,7 @@ fn help_names_every_setting() {
 fn readme_has_exactly_two_set_up_commands() {
     let readme = readme();
     let blocks: Vec<&str> = readme.split("\n```\n").collect();
-    let alone: Vec<&str> = blocks.iter().copied().filter(|block| block.lines().count() == 1).collect();
+    let alone: Vec<&str> =
+        blocks.iter().copied().filter(|block| block.lines().count() == 1).collect();
     assert_eq!(alone, ["cargo run --release -- demo", "tests/all"]);
 }

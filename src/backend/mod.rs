@@ -5,6 +5,7 @@ pub mod native;
 use std::os::fd::OwnedFd;
 
 use crate::engine::LauncherError;
+pub use crate::engine::cgroup::{CgroupUsage, Leaf};
 pub use crate::engine::report::{Ended, ReadError, Reader};
 pub use crate::engine::{Report, StepError};
 use crate::outcome::WallReport;
@@ -33,6 +34,8 @@ pub struct Started {
     pub pidfd: OwnedFd,
     /// Walls that the sandbox itself does not report.
     pub walls: Vec<WallReport>,
+    /// Its cgroup, where it has one: counts, kills, and is removed when it is dropped.
+    pub leaf: Option<Leaf>,
 }
 
 /// Why a backend started nothing.

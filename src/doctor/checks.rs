@@ -178,9 +178,6 @@ fn landlock(wanted: &Wanted, host: &Host) -> Check {
     }
 }
 
-/// What this build does with cgroups. Whoever gives it a cgroup deletes this line.
-const NOT_YET: &str = "not used by this build yet";
-
 /// `walls` as they stood in the launch.
 pub(super) fn cgroup(host: &Host, walls: &[WallReport]) -> Check {
     let stood = walls.iter().find(|report| report.wall == Wall::Cgroup);
@@ -191,19 +188,9 @@ pub(super) fn cgroup(host: &Host, walls: &[WallReport]) -> Check {
         Some(WallReport { strength: Strength::Weaker, detail, .. }) => {
             Check::new("cgroup", Status::Degraded, detail).because(host.cgroup.diagnosis())
         }
-        _ => {
-            let found = format!("off: {NOT_YET}; this host: {}", host.cgroup.facts());
-            let (cause, remedy) = match host.cgroup.diagnosis() {
-                Some(Diagnosis { cause, remedy, .. }) => {
-                    (cause, format!("nothing helps in this build; a later one will want: {remedy}"))
-                }
-                None => (
-                    Cause::NotInThisBuild,
-                    "nothing helps in this build; this host is ready for a later one".to_owned(),
-                ),
-            };
-            let check = Check::new("cgroup", Status::Degraded, found);
-            Check { cause: Some(cause), remedy: Some(remedy), ..check }
+        off => {
+            let detail = off.map_or_else(|| host.cgroup.facts(), |report| report.detail.clone());
+            Check::new("cgroup", Status::Degraded, detail).because(host.cgroup.diagnosis())
         }
     }
 }

@@ -59,8 +59,6 @@ pub enum Cause {
     LandlockOld,
     /// The user's keys are used up.
     KeyQuota,
-    /// This build does without.
-    NotInThisBuild,
     /// No cgroup file system.
     CgroupAbsent,
     /// Only the old cgroups.

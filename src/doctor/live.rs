@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Wanted;
 use crate::backend::{Backend, BackendError, Handover, native::Native};
+use crate::engine::cgroup::{Cgroups, NoCgroup};
 use crate::engine::{Launcher, LauncherError, StepError, probe, sources::Sources};
 use crate::outcome::{Ending, WallReport};
 use crate::plan::{
@@ -36,8 +37,9 @@ pub(super) struct NoLaunch {
 type Launched = Result<Vec<WallReport>, NoLaunch>;
 
 /// Launches a tiny sandbox in a throw-away child; the walls that stood.
-pub(super) fn launch(wanted: &Wanted) -> Launched {
-    probe::throw_away(|| Ok(launch_here(wanted))).unwrap_or_else(|step| Err(step.into()))
+pub(super) fn launch(wanted: &Wanted, cgroups: Result<Cgroups, NoCgroup>) -> Launched {
+    probe::throw_away(move || Ok(launch_here(wanted, cgroups)))
+        .unwrap_or_else(|step| Err(step.into()))
 }
 
 /// The directory in the sandbox at which a part of the host is shown.
@@ -47,10 +49,10 @@ const CANDIDATES: [&str; 4] = ["/usr", "/nix/store", "/bin", "/etc"];
 /// A program that no sandbox has.
 const PROGRAM: &str = "/doctor/none";
 
-fn launch_here(wanted: &Wanted) -> Launched {
+fn launch_here(wanted: &Wanted, cgroups: Result<Cgroups, NoCgroup>) -> Launched {
     let plan = plan(wanted)?;
     let launcher = Launcher::direct()?;
-    let backend = Native::new(launcher, Sources::default());
+    let backend = Native::new(launcher, Sources::default()).with_cgroups(cgroups);
     backend.judge(&plan)?;
     let limits = *plan.limits();
     let failed = |errno| StepError::new("make a pipe", "", errno);
@@ -69,6 +71,7 @@ fn launch_here(wanted: &Wanted) -> Launched {
     let cancel = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(failed)?;
     let outcome = Watch {
         pidfd: &started.pidfd,
+        leaf: started.leaf.as_ref(),
         report,
         channels: Channels::Kept { input: None, outputs: [out, err] },
         limits: &limits,

@@ -23,6 +23,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use crate::engine::cgroup::{Cgroups, Scope};
 use crate::engine::probe::Trial;
 use crate::outcome::{Strength, WallReport};
 use crate::plan::{Ids, ProcMode, Wall};
@@ -97,7 +98,8 @@ pub fn examine(wanted: &Wanted) -> Report {
     let mut host = Host::read();
     let label = Trial::LabelInside.perform(wanted.outside);
     host.apparmor.label_in_userns = label.ok().filter(|label| !label.is_empty());
-    let launched = live::launch(wanted);
+    let cgroups = Cgroups::find(wanted.outside, Scope::Never);
+    let launched = live::launch(wanted, cgroups);
     let mut checks = checks::surroundings(&host);
     checks.extend(checks::trials(wanted, &host));
     checks.push(checks::cgroup(&host, launched.as_deref().unwrap_or_default()));

@@ -18,12 +18,13 @@ use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, umask};
 use nix::unistd::{ForkResult, Gid, Uid, symlinkat};
 
 use super::landlock;
+use super::memory_watch::MemoryWatch;
 use super::report::{Report, StepError};
 use super::steps::{Device, Step, steps};
 use super::{Launch, init};
 use crate::kernel::{self, Attributes};
 use crate::outcome::{Strength, WallReport};
-use crate::plan::{HostFile, Identity, Limits, Plan, ProcMode, Wall};
+use crate::plan::{HostFile, Identity, Limits, MountKind, Plan, ProcMode, Wall};
 use crate::policy::{self, Arch, Program, Wearer};
 
 /// Read-only parts of the host.
@@ -517,6 +518,7 @@ impl Child<'_> {
         let filter = filter(access.wearer, access.profile)?;
         let own_filter = self::filter(Wearer::Init, access.profile)?;
         self.report_walls();
+        let watch = self.launch.watch_memory.then(|| watch(self.plan())).flatten();
         let walls = std::mem::take(&mut self.walls);
         Report::Ready { walls }.send(&self.report).at("report", "")?;
         let signals = init::block_signals().at("block signals", "")?;
@@ -529,7 +531,7 @@ impl Child<'_> {
                 kernel::exit_now(127)
             }
             ForkResult::Parent { child } => {
-                init::run(child, terminal, started, &self.report, &signals, &own_filter)
+                init::run(child, terminal, started, &self.report, &signals, watch, &own_filter)
             }
         }
     }
@@ -561,6 +563,17 @@ impl Child<'_> {
         );
         self.walls.sort_by_key(|report| Wall::ALL.iter().position(|wall| *wall == report.wall));
     }
+}
+
+/// The memory watch of a plan. Without `/proc` there is nothing to watch.
+fn watch(plan: &Plan) -> Option<MemoryWatch> {
+    let place = |mount: &crate::plan::Mount| match mount.kind {
+        MountKind::Tmpfs { .. } => Some(mount.at.clone()),
+        MountKind::Devices { .. } => Some(mount.at.join("shm")),
+        _ => None,
+    };
+    let tmpfs = plan.mounts().iter().filter_map(place).collect();
+    (plan.access().proc == ProcMode::Fresh).then(|| MemoryWatch::new(plan.limits().memory, tmpfs))
 }
 
 fn wearer_name(wearer: Wearer) -> String {

@@ -5,10 +5,11 @@
 //! has, and a grandchild that holds stdout open delays nothing.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, killpg, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -16,6 +17,7 @@ use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use super::memory_watch::{self, MemoryWatch};
 use super::report::{Ended, Report};
 use crate::kernel;
 use crate::policy::Program;
@@ -56,12 +58,13 @@ pub fn unblock_signals() -> nix::Result<()> {
 
 /// Watches the payload to its end and ends with it. With a `terminal` the supervisor ends pid 1:
 /// what is still on its way through a terminal is lost when the leader of its session ends.
-pub fn run(
+pub(super) fn run(
     payload: Pid,
     terminal: bool,
     started: Instant,
     report: &File,
     signals: &SignalFd,
+    mut watch: Option<MemoryWatch>,
     filter: &Program,
 ) -> ! {
     if !terminal {
@@ -74,16 +77,28 @@ pub fn run(
     // A second wall: without it nothing is lost but depth, so a refusal does not end the run.
     let _ = kernel::load_filter(filter);
     loop {
+        if let Some(over) = watch.as_mut().and_then(MemoryWatch::above_limit) {
+            watch = None;
+            memory_watch::end_all();
+            finish(Ended::OverMemory, over, started, report);
+            if !terminal {
+                kernel::exit_now(0);
+            }
+        }
+        if watch.as_ref().is_some_and(|watch| !is_readable(signals, watch)) {
+            continue;
+        }
         match signals.read_signal() {
             Ok(Some(info)) if info.ssi_signo == Signal::SIGCHLD as u32 => {
                 match reap(payload) {
                     Some(News::Ended(ending)) if terminal => {
                         // Nobody else shall write to it while it is emptied.
                         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
-                        finish(ending, started, report);
+                        watch = None;
+                        finish(ending, 0, started, report);
                     }
                     Some(News::Ended(ending)) => {
-                        finish(ending, started, report);
+                        finish(ending, 0, started, report);
                         kernel::exit_now(0);
                     }
                     Some(News::Stopped) if terminal => drop(Report::Stopped.send(report)),
@@ -96,6 +111,14 @@ pub fn run(
             Err(_) => kernel::exit_now(1),
         }
     }
+}
+
+/// Waits for a signal until the next look is due. Whether there is one.
+fn is_readable(signals: &SignalFd, watch: &MemoryWatch) -> bool {
+    // Rounded up: rounded down, it would spin through the last millisecond.
+    let millis = watch.pause().as_micros().div_ceil(1000);
+    let time = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
+    poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], time) == Ok(1)
 }
 
 /// What became of the payload.
@@ -133,7 +156,8 @@ fn forward(payload: Pid, signal: u32) {
     let _ = killpg(payload, signal).or_else(|_| kill(payload, signal));
 }
 
-fn finish(ending: Ended, started: Instant, report: &File) {
+/// `used` is what the sandbox was seen to use, where that ended it.
+fn finish(ending: Ended, used: u64, started: Instant, report: &File) {
     let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     let (cpu_us, peak_memory) = match getrusage(UsageWho::RUSAGE_CHILDREN) {
         Ok(usage) => {
@@ -142,6 +166,7 @@ fn finish(ending: Ended, started: Instant, report: &File) {
         }
         Err(_) => (0, 0),
     };
+    let peak_memory = peak_memory.max(used);
     // EPIPE: nobody wants to know.
     let _ = Report::Ended { ending, wall_us, cpu_us, peak_memory }.send(report);
 }

@@ -39,6 +39,10 @@ pub struct Launch {
     /// A session's control pipes, the agent's ends: where requests come from (its 3) and where
     /// answers go (its 4).
     pub control: Option<[OwnedFd; 2]>,
+    /// The cgroup that pid 1 is born in; see [`super::cgroup`].
+    pub cgroup: Option<OwnedFd>,
+    /// Whether pid 1 watches over the memory limit, because no cgroup does.
+    pub watch_memory: bool,
 }
 
 /// A running sandbox.
@@ -178,7 +182,7 @@ fn clone_pid1(
     launcher: BorrowedFd<'_>,
     control: Option<BorrowedFd<'_>>,
 ) -> Result<Sandbox, LauncherError> {
-    match kernel::clone(Namespaces::ALL, None) {
+    match kernel::clone(Namespaces::ALL, launch.cgroup.as_ref().map(AsFd::as_fd)) {
         Ok(Cloned::Child) => child::pid1(launch, launcher, control),
         Ok(Cloned::Parent { pidfd, .. }) => Ok(Sandbox { pidfd }),
         Err(errno) => Err(StepError::new("create the namespaces", "", errno).into()),
@@ -186,14 +190,16 @@ fn clone_pid1(
 }
 
 /// The head of a launch on the wire. The descriptors follow in this order: the plan's text, the
-/// report pipe, the three streams, the code, the terminal's socket, the control pipes; then, in
-/// further messages, the sources.
+/// report pipe, the three streams, the code, the terminal's socket, the cgroup, the control pipes;
+/// then, in further messages, the sources.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
     code: bool,
     terminal: bool,
     control: bool,
+    cgroup: bool,
+    watch_memory: bool,
     /// For each bind, whether a detached mount is passed.
     passed: usize,
 }
@@ -207,12 +213,15 @@ fn send(socket: &OwnedFd, launch: &Launch) -> Result<(), LauncherError> {
         code: launch.code.is_some(),
         terminal: launch.terminal.is_some(),
         control: launch.control.is_some(),
+        cgroup: launch.cgroup.is_some(),
+        watch_memory: launch.watch_memory,
         passed: launch.sources.len(),
     };
     let head = serde_json::to_vec(&head).map_err(|error| LauncherError::Gone(error.to_string()))?;
     let mut fds = vec![plan.as_fd(), launch.report.as_fd()];
     fds.extend(launch.stdio.iter().map(AsFd::as_fd));
-    fds.extend(launch.code.iter().chain(&launch.terminal).map(AsFd::as_fd));
+    let single = [&launch.code, &launch.terminal, &launch.cgroup];
+    fds.extend(single.into_iter().flatten().map(AsFd::as_fd));
     fds.extend(launch.control.iter().flatten().map(AsFd::as_fd));
     let unreached = |errno: Errno| gone(&format!("cannot be reached: {}", errno.desc()));
     kernel::send_message(socket.as_fd(), &head, &fds).map_err(unreached)?;
@@ -341,8 +350,19 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<Launch>, StepError> {
     let stdio = [next()?, next()?, next()?];
     let code = if head.code { Some(next()?) } else { None };
     let terminal = if head.terminal { Some(next()?) } else { None };
+    let cgroup = if head.cgroup { Some(next()?) } else { None };
     let control = if head.control { Some([next()?, next()?]) } else { None };
     let plan = serde_json::from_reader(std::io::BufReader::new(plan))
         .map_err(|error| StepError::new("read the plan", error, Errno::EINVAL))?;
-    Ok(Some(Launch { plan, stdio, report, code, sources, terminal, control }))
+    Ok(Some(Launch {
+        plan,
+        stdio,
+        report,
+        code,
+        sources,
+        terminal,
+        control,
+        cgroup,
+        watch_memory: head.watch_memory,
+    }))
 }

@@ -5,19 +5,22 @@
 //! | process | file | what it does |
 //! |---|---|---|
 //! | caller | [`sources`] | as root only: opens the plan's sources as detached mounts |
+//! | caller | [`cgroup`] | makes the run's cgroup and removes it |
 //! | launcher | [`launcher`] | clones pid 1 straight into its namespaces; one thread, little memory |
 //! | pid 1 | [`steps`], [`child`] | enacts the steps in order, starts the payload |
-//! | pid 1 | [`init`] | reaps, forwards signals, reports how the payload ended |
+//! | pid 1 | [`init`] | reaps, forwards signals, reports how the payload ended; watches memory where no cgroup does |
 //! | payload | [`child`] | its last steps, then exec |
 //!
 //! The one-shot command line is caller and launcher in one. A server has a launcher process: a
 //! fork of a process with threads may run almost no code, copies a large address space, and dies
 //! with the *thread* that forked it.
 
+pub mod cgroup;
 pub mod child;
 pub mod init;
 mod landlock;
 pub mod launcher;
+mod memory_watch;
 pub mod privilege;
 pub mod probe;
 pub mod report;

@@ -86,7 +86,7 @@ pub enum Report {
         wall_us: u64,
         /// Processor time of all that pid 1 waited for, microseconds.
         cpu_us: u64,
-        /// Largest resident set of one process, bytes.
+        /// Largest resident set of one process, bytes; of the sandbox if that was above its limit.
         peak_memory: u64,
     },
 }
@@ -99,6 +99,8 @@ pub enum Ended {
     Code(i32),
     /// By a signal.
     Signal(i32),
+    /// Pid 1 ended it: the sandbox used more memory than its limit.
+    OverMemory,
 }
 
 impl Report {

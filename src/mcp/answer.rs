@@ -130,7 +130,7 @@ fn end_line(text: &mut String) {
 
 /// `[exit 3 · 0.12 s · 14 MB]`: how it ended, the wall-clock time, the peak memory if known.
 fn trailer(outcome: &Outcome, replaced: bool) -> String {
-    let Usage { wall_us, cpu_us: _, peak_memory } = outcome.usage;
+    let Usage { wall_us, cpu_us: _, peak_memory, peak_pids: _ } = outcome.usage;
     let mut facts = vec![harmless(&outcome.ending.to_string())];
     facts.extend(outcome.session.as_ref().and_then(|note| state(note, &outcome.ending)));
     facts.push(seconds(wall_us));
@@ -183,7 +183,12 @@ mod tests {
             ending,
             stdout: stream(stdout),
             stderr: stream(stderr),
-            usage: Usage { wall_us: 123_456, cpu_us: 100_000, peak_memory: 13_500_000 },
+            usage: Usage {
+                wall_us: 123_456,
+                cpu_us: 100_000,
+                peak_memory: 13_500_000,
+                peak_pids: None,
+            },
             enforced: crate::outcome::Enforced::default(),
             session: None,
         }

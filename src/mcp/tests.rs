@@ -51,7 +51,7 @@ impl Door for Scripted {
         };
         self.tell(format!("end {code}"));
         let stdout = Stream { bytes: code.len() as u64, head: code.into_bytes(), tail: Vec::new() };
-        let usage = Usage { wall_us: 10_000, cpu_us: 0, peak_memory: 0 };
+        let usage = Usage { wall_us: 10_000, cpu_us: 0, peak_memory: 0, peak_pids: None };
         Ok(Outcome {
             ending,
             stdout,

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use super::SessionError;
 use super::protocol::{Line, Lines, Status, Tag};
-use crate::backend::{Backend, Ended, Handover, Reader, Report};
+use crate::backend::{Backend, CgroupUsage, Ended, Handover, Leaf, Reader, Report};
 use crate::outcome::{Ending, Enforced, Stream, Usage, WallReport};
 use crate::plan::{Limits, Plan};
 use crate::supervisor::{self, Capture, KEPT};
@@ -27,6 +27,7 @@ const LATE: usize = 8 << 10;
 #[derive(Debug)]
 pub(super) struct Live {
     pidfd: OwnedFd,
+    leaf: Option<Leaf>,
     report: Reader,
     outputs: [OwnedFd; 2],
     requests: OwnedFd,
@@ -81,6 +82,7 @@ impl Live {
         let started = backend.start(plan, handover)?;
         let mut live = Self {
             pidfd: started.pidfd,
+            leaf: started.leaf,
             report,
             outputs: [stdout, stderr],
             requests,
@@ -131,14 +133,23 @@ impl Live {
         let request = tag.request(code);
         let mut turn = Turn::new(Some(tag), request, time);
         let begun = Instant::now();
+        let cpu_before = self.counted().cpu_us.unwrap_or(0);
         let (ending, alive) = self.until_over(&mut turn, time, cancel)?;
+        let counted = self.counted();
         let usage = Usage {
             wall_us: u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX),
-            ..Usage::default()
+            cpu_us: counted.cpu_us.unwrap_or(0).saturating_sub(cpu_before),
+            peak_memory: counted.peak_memory.unwrap_or(0),
+            peak_pids: counted.peak_pids,
         };
         let [stdout, stderr] = turn.kept.map(Capture::finish);
         let enforced = Enforced(self.walls.clone());
         Ok(Called { ending, alive, stdout, stderr, late, usage, enforced })
+    }
+
+    /// What the session has used until now, where a cgroup counts it.
+    fn counted(&self) -> CgroupUsage {
+        self.leaf.as_ref().map(Leaf::usage).unwrap_or_default()
     }
 
     /// How the code ended, and whether the agent still waits.
@@ -304,10 +315,15 @@ impl Live {
 
     /// Kills what is left. How the interpreter ended, if it had by itself.
     fn bury(&mut self, turn: &mut Turn) -> Result<Ending, SessionError> {
-        supervisor::kill(&self.pidfd)?;
-        supervisor::wait_gone(&self.pidfd)?;
+        supervisor::kill(&self.pidfd, self.leaf.as_ref())?;
+        supervisor::wait_gone(&self.pidfd, supervisor::GRACE)?;
         self.drain(turn)?;
+        let killed = !matches!(self.ended, Some(Ended::Code(_)));
+        if killed && self.counted().out_of_memory {
+            return Ok(Ending::OutOfMemory);
+        }
         Ok(match (self.ended, turn.status) {
+            (Some(Ended::OverMemory), _) => Ending::OutOfMemory,
             (Some(Ended::Code(code)), _) => Ending::Exited { code },
             (Some(Ended::Signal(signal)), _) => Ending::Signaled { signal },
             (None, Some(status)) => Ending::Exited { code: i32::from(status) },
@@ -334,7 +350,7 @@ impl Live {
 
     /// Ends it at once, with everything in its sandbox.
     pub(super) fn kill(&self) {
-        let _ = supervisor::kill(&self.pidfd);
+        let _ = supervisor::kill(&self.pidfd, self.leaf.as_ref());
     }
 }
 

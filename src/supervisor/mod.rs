@@ -24,6 +24,7 @@ pub use self::signals::Signals;
 
 use self::console::Console;
 use self::flow::Flow;
+use crate::engine::cgroup::{CgroupUsage, Leaf};
 use crate::engine::report::Ended;
 use crate::engine::{Report, StepError};
 use crate::kernel;
@@ -34,7 +35,9 @@ use crate::plan::Limits;
 pub const KEPT: usize = 1 << 20;
 /// How long a killed sandbox may take to be gone before that is an error. The kernel frees all its
 /// memory first; a process in an uninterruptible sleep delays it.
-const GRACE: Duration = Duration::from_secs(10);
+pub(crate) const GRACE: Duration = Duration::from_secs(10);
+/// How long the answer waits for the rest of a sandbox whose payload has ended.
+const PARTING: Duration = Duration::from_secs(1);
 /// Longest unfinished report line.
 const REPORT_MAX: usize = 64 << 10;
 
@@ -89,6 +92,9 @@ pub enum SupervisorError {
         "the sandbox was killed while it was set up (by the kernel for lack of memory, or by a signal from outside)"
     )]
     Vanished,
+    /// The limit is below what the sandbox itself needs.
+    #[error("the memory limit of {0} bytes is too small: it ended the sandbox while it was set up")]
+    TooLittleMemory(u64),
     /// It speaks another language.
     #[error("the sandbox reported nonsense: {0}")]
     Nonsense(String),
@@ -104,6 +110,8 @@ pub enum SupervisorError {
 pub struct Watch<'a> {
     /// Pid 1.
     pub pidfd: &'a OwnedFd,
+    /// Its cgroup, if it has one.
+    pub leaf: Option<&'a Leaf>,
     /// The read end of its report pipe.
     pub report: OwnedFd,
     /// Its streams.
@@ -136,25 +144,33 @@ impl Watch<'_> {
     /// # Errors
     /// No payload ran, or a call of our own failed; never for what the payload does.
     pub fn to_end(self) -> Result<Outcome, SupervisorError> {
-        let Self { pidfd, report, channels, limits, cancel, signals } = self;
+        let Self { pidfd, leaf, report, channels, limits, cancel, signals } = self;
         let (flows, console) = connect(channels)?;
         set_nonblocking(&report)?;
         let started = Instant::now();
         let state = State::default();
         let mut watched =
-            Loop { pidfd, report: &report, limits, cancel, signals, console, state, flows };
+            Loop { pidfd, leaf, report: &report, limits, cancel, signals, console, state, flows };
         let result = watched.run(started).and_then(|()| watched.empty_terminal());
         let Loop { mut state, mut flows, console, .. } = watched;
         let killed = state.killed.is_some() || result.is_err();
-        let gone = kill(pidfd).and_then(|()| if killed { wait_gone(pidfd) } else { Ok(()) });
+        let gone = kill(pidfd, leaf).and_then(|()| match leaf {
+            _ if killed => wait_gone(pidfd, GRACE),
+            // So that the cgroup is empty when it is read and removed; its own event comes later,
+            // the kernel sends at most one in 10 ms.
+            Some(_) => wait_gone(pidfd, PARTING).or(Ok(())),
+            None => Ok(()),
+        });
         result.and(gone)?;
         flows.iter_mut().try_for_each(|flow| flow.drain(killed, signals))?;
         drop(console);
-        let ending = state.ending()?;
+        let counted = leaf.map(Leaf::usage).unwrap_or_default();
+        let ending = state.ending(counted.out_of_memory, limits)?;
         let usage = match state.ended {
             Some((_, usage)) => usage,
             None => Usage { wall_us: micros(started.elapsed()), ..Usage::default() },
         };
+        let usage = with_counted(usage, counted);
         let mut kept = flows.into_iter().filter_map(Flow::into_kept);
         let (stdout, stderr) = (kept.next().unwrap_or_default(), kept.next().unwrap_or_default());
         let enforced = Enforced(state.walls);
@@ -191,6 +207,7 @@ fn connect(channels: Channels) -> Result<(Vec<Flow>, Option<Console>), Superviso
 /// The watching loop: what it looks at and what it knows.
 struct Loop<'a> {
     pidfd: &'a OwnedFd,
+    leaf: Option<&'a Leaf>,
     report: &'a OwnedFd,
     limits: &'a Limits,
     cancel: BorrowedFd<'a>,
@@ -217,7 +234,7 @@ impl Loop<'_> {
             }
             self.state.killed = self.reason_to_kill(cancelled, late);
             if self.state.killed.is_some() {
-                kill(self.pidfd)?;
+                kill(self.pidfd, self.leaf)?;
                 deadline = Instant::now().checked_add(GRACE);
             } else if std::mem::take(&mut self.state.stopped) {
                 self.suspend(true)?;
@@ -372,8 +389,8 @@ enum Event {
 }
 
 /// Waits until pid 1 is gone, and with it everything in its namespace.
-pub(crate) fn wait_gone(pidfd: &OwnedFd) -> Result<(), SupervisorError> {
-    let deadline = Instant::now().checked_add(GRACE);
+pub(crate) fn wait_gone(pidfd: &OwnedFd, at_most: Duration) -> Result<(), SupervisorError> {
+    let deadline = Instant::now().checked_add(at_most);
     loop {
         let mut fds = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
         match poll(&mut fds, until(deadline)) {
@@ -385,8 +402,11 @@ pub(crate) fn wait_gone(pidfd: &OwnedFd) -> Result<(), SupervisorError> {
     }
 }
 
-/// Kills pid 1, and with it everything in its namespace.
-pub(crate) fn kill(pidfd: &OwnedFd) -> Result<(), SupervisorError> {
+/// Kills pid 1, and with it its namespace; everything at once where a cgroup allows it.
+pub(crate) fn kill(pidfd: &OwnedFd, leaf: Option<&Leaf>) -> Result<(), SupervisorError> {
+    if let Some(leaf) = leaf {
+        let _ = leaf.kill();
+    }
     signal(pidfd, libc::SIGKILL)
 }
 
@@ -426,6 +446,17 @@ pub(crate) fn until(deadline: impl Into<Option<Instant>>) -> PollTimeout {
     PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
 }
 
+/// What the cgroup counted, where it did, in place of what pid 1 could see.
+fn with_counted(usage: Usage, counted: CgroupUsage) -> Usage {
+    let CgroupUsage { out_of_memory: _, peak_memory, peak_pids, cpu_us } = counted;
+    Usage {
+        wall_us: usage.wall_us,
+        cpu_us: cpu_us.unwrap_or(usage.cpu_us),
+        peak_memory: peak_memory.unwrap_or(usage.peak_memory),
+        peak_pids,
+    }
+}
+
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
@@ -461,12 +492,14 @@ impl State {
             Report::NotExecuted { program, errno } => self.not_executed = Some((program, errno)),
             Report::Stopped => self.stopped = true,
             Report::Ended { ending, wall_us, cpu_us, peak_memory } => {
-                self.ended = Some((ending, Usage { wall_us, cpu_us, peak_memory }));
+                let usage = Usage { wall_us, cpu_us, peak_memory, peak_pids: None };
+                self.ended = Some((ending, usage));
             }
         }
     }
 
-    fn ending(&mut self) -> Result<Ending, SupervisorError> {
+    /// How it ended; `out_of_memory` if the kernel killed for that.
+    fn ending(&mut self, out_of_memory: bool, limits: &Limits) -> Result<Ending, SupervisorError> {
         if let Some(error) = self.failed.take() {
             return Err(error.into());
         }
@@ -476,8 +509,15 @@ impl State {
         match (self.ended, self.killed.take()) {
             // It had ended before the kill reached it: then that is how it ended.
             (Some((Ended::Code(code), _)), _) => Ok(Ending::Exited { code }),
+            (Some((Ended::OverMemory, _)), _) => Ok(Ending::OutOfMemory),
+            (Some((Ended::Signal(libc::SIGKILL), _)), _) if out_of_memory => {
+                Ok(Ending::OutOfMemory)
+            }
             (Some((Ended::Signal(signal), _)), _) => Ok(Ending::Signaled { signal }),
             (None, Some(killed)) => Ok(killed),
+            // The kernel kills the whole cgroup, pid 1 with it.
+            (None, None) if out_of_memory && self.ready => Ok(Ending::OutOfMemory),
+            (None, None) if out_of_memory => Err(SupervisorError::TooLittleMemory(limits.memory)),
             // Pid 1 itself was killed from outside, and the payload with it.
             (None, None) if self.ready => Ok(Ending::Signaled { signal: libc::SIGKILL }),
             (None, None) => Err(SupervisorError::Vanished),

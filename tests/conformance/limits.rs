@@ -6,9 +6,10 @@ use crate::support::{code, exec_with, sh};
 #[test]
 fn a_full_workspace_says_enospc() {
     needs!(Userns);
+    // One after the other: both are memory, and together they are above its limit.
     let ran = sh(
         "dd if=/dev/zero of=/workspace/x bs=1M count=400 2>&1 | tail -1; stat -c %s /workspace/x; \
-                  dd if=/dev/zero of=/tmp/x bs=1M count=400 2>&1 | grep -c 'No space left'",
+                  rm /workspace/x; dd if=/dev/zero of=/tmp/x bs=1M count=400 2>&1 | grep -c 'No space left'",
     );
     assert!(ran.stdout.ends_with("268435456\n1\n"), "{}", ran.stdout);
 }

@@ -367,7 +367,12 @@ fn init_reaps_and_does_nothing_else() {
         for verdict in all.map(|nr| init.ask_number(nr, &[])) {
             assert!(matches!(verdict, Verdict::Allow | EPERM), "{verdict:?}");
         }
-        for name in ["openat", "execve", "clone", "clone3", "socket", "ptrace"] {
+        // It looks, where it has to watch over memory, and changes nothing.
+        assert_eq!(init.ask("openat", &[0, 0, 0o2_000_000]), Verdict::Allow);
+        for flags in [1, 2, 3, 0o100, 0o1000] {
+            assert_eq!(init.ask("openat", &[0, 0, flags]), EPERM, "{flags}");
+        }
+        for name in ["openat2", "execve", "clone", "clone3", "socket", "ptrace"] {
             assert_eq!(init.ask(name, &[]), EPERM, "{name}");
         }
     }

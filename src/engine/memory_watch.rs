@@ -1,0 +1,173 @@
+//! Where no cgroup limits memory: pid 1 looks how much the sandbox uses, now and then.
+//!
+//! Pid 1 and not the supervisor, because the sandbox's `/proc` and its tmpfs exist in pid 1's
+//! namespaces only, and because nothing in the sandbox can stop or deceive it.
+//!
+//! | what is used | seen by | |
+//! |---|---|---|
+//! | memory of processes | `/proc/PID/statm`, which needs no rights | too much: what is shared counts for each |
+//! | the same, exactly | `/proc/PID/smaps_rollup` | dear, so only where the cheap sum is above the limit |
+//! | files in `/workspace`, `/tmp`, `/dev/shm` | statfs(2) | |
+//! | memfds, pipes, sockets that nobody maps | not seen | `RLIMIT_FSIZE` and `RLIMIT_NOFILE` bound them |
+//!
+//! It may cost a hundredth of a processor, and looks the more rarely the dearer a look is. So it is late by some milliseconds, and what is used for a shorter time goes unseen.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::statfs::statfs;
+use nix::unistd::{SysconfVar, sysconf};
+
+/// How much longer it waits than it has looked: a hundredth of a processor, with what it costs to
+/// wake up.
+const SHARE: u32 = 150;
+/// How often it looks at most and at least, if that can be had for its share.
+const EAGER: Duration = Duration::from_millis(10);
+const LAZY: Duration = Duration::from_millis(100);
+/// How often it looks exactly at least, while the cheap sum is above the limit.
+const EXACT: Duration = Duration::from_secs(1);
+
+/// Pid 1's look at the memory of the sandbox.
+#[derive(Debug)]
+pub(super) struct MemoryWatch {
+    limit: u64,
+    tmpfs: Vec<PathBuf>,
+    page: u64,
+    due: Instant,
+    /// When an exact look is due again, and at which cheap sum even before.
+    exact_due: Instant,
+    exact_above: u64,
+}
+
+impl MemoryWatch {
+    /// Watches over `limit` bytes. `tmpfs` are the places where files are memory.
+    pub(super) fn new(limit: u64, tmpfs: Vec<PathBuf>) -> Self {
+        let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+        let page = page.and_then(|page| u64::try_from(page).ok()).unwrap_or(4096);
+        let now = Instant::now();
+        Self { limit, tmpfs, page, due: now, exact_due: now, exact_above: limit }
+    }
+
+    /// How long until the next look.
+    pub(super) fn pause(&self) -> Duration {
+        self.due.saturating_duration_since(Instant::now())
+    }
+
+    /// Looks, if it is time to. What the sandbox uses, bytes, if that is above the limit.
+    pub(super) fn above_limit(&mut self) -> Option<u64> {
+        let now = Instant::now();
+        if now < self.due {
+            return None;
+        }
+        let files = self.files();
+        let most = files + self.processes(|pid| statm(pid).map(|(resident, _)| resident));
+        self.due = now + (now.elapsed() * SHARE).clamp(EAGER, LAZY);
+        if most <= self.limit || (most <= self.exact_above && now < self.exact_due) {
+            return None;
+        }
+        let begun = Instant::now();
+        let exact = self.exact(files);
+        self.exact_due = begun + (begun.elapsed() * SHARE).clamp(EAGER, EXACT);
+        // What is used anew is in the cheap sum too; only what stops being shared is not.
+        self.exact_above = most + self.limit.saturating_sub(exact);
+        (exact > self.limit).then_some(exact)
+    }
+
+    /// Bytes of all files in the sandbox's tmpfs.
+    fn files(&self) -> u64 {
+        let used = |path: &PathBuf| {
+            let stat = statfs(path).ok()?;
+            let blocks = stat.blocks().saturating_sub(stat.blocks_free());
+            Some(blocks * u64::try_from(stat.block_size()).ok()?)
+        };
+        self.tmpfs.iter().filter_map(used).sum()
+    }
+
+    /// The sum over all processes but pid 1, bytes.
+    fn processes(&self, pages: impl Fn(&str) -> Option<u64>) -> u64 {
+        let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let pids =
+            names.filter(|name| name != "1" && name.starts_with(|c: char| c.is_ascii_digit()));
+        pids.filter_map(|pid| pages(&pid)).sum::<u64>() * self.page
+    }
+
+    /// What processes and files use together. A file that is mapped is in both sums, so of the two
+    /// kinds of shared memory the larger one counts: rather too little than an innocent end.
+    fn exact(&self, files: u64) -> u64 {
+        let shared = std::cell::Cell::new(0);
+        let own = self.processes(|pid| {
+            // A process that is not dumpable shows it to nobody.
+            let (anonymous, shmem) = rollup(pid)
+                .map(|(anonymous, shmem)| (anonymous / self.page, shmem))
+                .or_else(|| statm(pid).map(|(resident, shared)| (resident - shared, 0)))?;
+            shared.set(shared.get() + shmem);
+            Some(anonymous)
+        });
+        own + shared.get().max(files)
+    }
+}
+
+/// Resident pages, and how many of them are files or shared (proc_pid_statm(5)).
+fn statm(pid: &str) -> Option<(u64, u64)> {
+    parse_statm(&fs::read_to_string(format!("/proc/{pid}/statm")).ok()?)
+}
+
+fn parse_statm(text: &str) -> Option<(u64, u64)> {
+    let mut fields = text.split(' ').skip(1).map(str::parse);
+    let (resident, shared) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    Some((resident, shared.min(resident)))
+}
+
+/// Bytes of anonymous and of shared memory; what several processes map counts for each in part
+/// (`Documentation/ABI/testing/procfs-smaps_rollup`).
+fn rollup(pid: &str) -> Option<(u64, u64)> {
+    parse_rollup(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
+}
+
+fn parse_rollup(text: &str) -> Option<(u64, u64)> {
+    let bytes = |key| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+    };
+    Some((bytes("Pss_Anon:")?, bytes("Pss_Shmem:")?))
+}
+
+/// Kills every process of the sandbox but the caller, pid 1, and collects them: what they used
+/// counts.
+pub(super) fn end_all() {
+    use nix::sys::signal::{Signal, kill};
+    use nix::sys::wait::wait;
+    use nix::unistd::Pid;
+    let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
+    while !matches!(wait(), Err(Errno::ECHILD)) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_files_are_read_as_documented() {
+        assert_eq!(parse_statm("2331 1450 700 5 0 300 0\n"), Some((1450, 700)));
+        assert_eq!(parse_statm("0 0 0 0 0 0 0\n"), Some((0, 0)));
+        assert_eq!(parse_statm(""), None);
+        let text = "55d0-7ffc ---p 00000000 00:00 0  [rollup]\nRss:  3000 kB\nPss:  900 kB\n\
+            Pss_Anon:             512 kB\nPss_File:  300 kB\nPss_Shmem:             16 kB\n";
+        assert_eq!(parse_rollup(text), Some((512 << 10, 16 << 10)));
+        // Before Linux 5.4 it does not tell them apart.
+        assert_eq!(parse_rollup("Rss:  3000 kB\nPss:  900 kB\n"), None);
+    }
+
+    #[test]
+    fn what_is_used_is_seen_and_looked_at_only_when_it_is_time() {
+        let mut watch = MemoryWatch::new(1, vec![PathBuf::from("/dev/shm")]);
+        assert!(watch.above_limit().is_some_and(|bytes| bytes > 1));
+        assert_eq!(watch.above_limit(), None);
+        assert!((EAGER / 2..=LAZY).contains(&watch.pause()), "{:?}", watch.pause());
+        let mut watch = MemoryWatch::new(u64::MAX, vec![]);
+        assert_eq!(watch.above_limit(), None);
+    }
+}
