@@ -15,6 +15,7 @@ use nix_sandbox::engine::sources::Sources;
 use nix_sandbox::engine::{Launcher, launcher};
 use nix_sandbox::environment::catalog::Catalog;
 use nix_sandbox::mcp;
+use nix_sandbox::outputs::Outputs;
 use nix_sandbox::plan::{Ids, Wall};
 use nix_sandbox::runner::Runner;
 use nix_sandbox::settings::{self, Settings};
@@ -42,8 +43,8 @@ impl House for Real {
         let cgroups = Cgroups::find(outside, Scope::Enter);
         let sources = Sources::default();
         sources.prepare(outside.uid).map_err(|error| error.to_string())?;
-        let launcher = Launcher::spawn(outside).map_err(|error| error.to_string())?;
-        let runner = runner(&settings, launcher, sources, cgroups);
+        let (launcher, outputs) = launcher(outside)?;
+        let runner = runner(&settings, launcher, sources, cgroups).with_results(outputs);
         for skipped in runner.catalog().skipped() {
             tracing::warn!(path = ?skipped.path, reason = %skipped.reason, "artifact skipped");
         }
@@ -110,6 +111,18 @@ fn load(project: Option<&Path>) -> Result<Settings, String> {
 
 fn outside(settings: &Settings) -> Ids {
     settings.outside(Ids { uid: geteuid().as_raw(), gid: getegid().as_raw() })
+}
+
+/// A launcher process; with room for long outputs, unless this host refuses that.
+fn launcher(outside: Ids) -> Result<(Launcher, Option<Outputs>), String> {
+    match Launcher::spawn_with_outputs(outside) {
+        Ok((launcher, directory)) => Ok((launcher, Some(Outputs::new(directory, outside)))),
+        Err(error) => {
+            tracing::warn!(%error, "long output is not kept at /outputs");
+            let launcher = Launcher::spawn(outside).map_err(|error| error.to_string())?;
+            Ok((launcher, None))
+        }
+    }
 }
 
 fn runner(

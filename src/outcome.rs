@@ -132,6 +132,44 @@ impl Stream {
     }
 }
 
+/// About so many bytes of a run's output are shown to a model: more it reads worse.
+pub const INLINE: usize = 8 << 10;
+
+/// A picture that a run made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// Its path below `/workspace`; the run's words.
+    pub name: String,
+    /// `image/png` and the like, by its first bytes.
+    pub mime: &'static str,
+    /// All of it.
+    pub bytes: Vec<u8>,
+}
+
+/// A picture that was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its path below `/workspace`; the run's words.
+    pub name: String,
+    /// How large it is.
+    pub bytes: u64,
+    /// Why: a few words.
+    pub why: &'static str,
+}
+
+/// What a run left besides what is in its streams. Only a server looks for it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Files {
+    /// Where later sandboxes of the same server find its standard output, if that is long.
+    pub stdout: Option<String>,
+    /// Likewise its standard error.
+    pub stderr: Option<String>,
+    /// Pictures that it made or changed in `/workspace`, the oldest first.
+    pub images: Vec<Image>,
+    /// Those that were not taken.
+    pub left_out: Vec<LeftOut>,
+}
+
 /// What a run used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -217,4 +255,6 @@ pub struct Outcome {
     pub enforced: Enforced,
     /// What became of the session, if the call named one.
     pub session: Option<SessionNote>,
+    /// What it left besides.
+    pub files: Files,
 }

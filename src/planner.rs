@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::environment::agent::DIRECTORY;
 use crate::plan::{
     Access, Command, HostFile, Identity, Ids, LimitError, LimitOverrides, Limits, Mount, MountKind,
-    Plan, PlanBuilder, PlanError, ProcMode, Wall,
+    OUTPUTS, Plan, PlanBuilder, PlanError, ProcMode, Wall,
 };
 use crate::policy::Profile;
 use crate::request::{Request, Work};
@@ -32,6 +32,8 @@ pub struct Ground {
     pub proc: ProcMode,
     /// Environment variables of the host that payloads see, by name.
     pub variables: BTreeMap<OsString, OsString>,
+    /// Whether long output of earlier runs stands at [`OUTPUTS`].
+    pub outputs: bool,
 }
 
 /// Why a request cannot become a plan. Always the caller's or the operator's to mend.
@@ -122,6 +124,9 @@ fn mounts(
     add("/dev", MountKind::Devices { shm: limits.workspace.min(limits.memory / 2) });
     add("/tmp", writable(0o1777));
     add(WORKSPACE, writable(0o755));
+    if ground.outputs {
+        add(OUTPUTS, MountKind::Outputs);
+    }
     for (at, content) in etc() {
         add(at, MountKind::File { content });
     }

@@ -13,7 +13,9 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use crate::backend::{Backend, BackendError, Handover, StepError};
 use crate::doctor::{self, Host};
 use crate::environment::catalog::{Catalog, CatalogError};
+use crate::gallery::Gallery;
 use crate::outcome::Outcome;
+use crate::outputs::Outputs;
 use crate::plan::{Ids, Plan};
 use crate::planner::{self, Ground};
 use crate::request::{Request, Work};
@@ -118,19 +120,30 @@ pub struct Runner {
     outside: Ids,
     backend: Box<dyn Backend>,
     sessions: Sessions,
+    images: bool,
+    outputs: Option<Outputs>,
 }
 
 impl Runner {
     /// A runner. `outside` are the host ids of its sandboxes.
     #[must_use]
     pub fn new(catalog: Catalog, ground: Ground, outside: Ids, backend: Box<dyn Backend>) -> Self {
-        Self { catalog, ground, outside, backend, sessions: Sessions::default() }
+        let sessions = Sessions::default();
+        Self { catalog, ground, outside, backend, sessions, images: false, outputs: None }
     }
 
     /// The same with other rules for sessions.
     #[must_use]
     pub fn with_sessions(self, rules: session::Rules) -> Self {
         Self { sessions: Sessions::new(rules), ..self }
+    }
+
+    /// The same for a server: pictures that runs make come with their outcomes, and long output is
+    /// kept in `outputs`, if this host can have them, for later runs.
+    #[must_use]
+    pub fn with_results(self, outputs: Option<Outputs>) -> Self {
+        let ground = Ground { outputs: outputs.is_some(), ..self.ground };
+        Self { ground, outputs, images: true, ..self }
     }
 
     /// Ends sessions whose time is over. Cheap; to be called every few seconds by whoever offers
@@ -149,7 +162,11 @@ impl Runner {
         streams: Streams,
         cancel: &Cancel,
     ) -> Result<Outcome, RunError> {
-        self.enact(request, streams, cancel, None)
+        let mut outcome = self.enact(request, streams, cancel, None)?;
+        if let Some(outputs) = &self.outputs {
+            outputs.keep(&mut outcome);
+        }
+        Ok(outcome)
     }
 
     /// As [`Runner::run`]; besides, the payload gets the signals that this process gets, and this
@@ -177,8 +194,8 @@ impl Runner {
         let plan = self.plan(request)?;
         self.backend.judge(&plan)?;
         if let (Some(name), Work::Code(code)) = (&request.session, &request.work) {
-            let cancel = cancel.as_fd();
-            let call = session::Call { name, plan, code, cancel };
+            let (cancel, images) = (cancel.as_fd(), self.images);
+            let call = session::Call { name, plan, code, cancel, images };
             return Ok(self.sessions.call(self.backend.as_ref(), call)?);
         }
         let limits = *plan.limits();
@@ -188,7 +205,11 @@ impl Runner {
         };
         let (report, write_end) = pipe()?;
         let Ends { stdio, terminal, channels } = streams.connect()?;
-        let handover = Handover { stdio, report: write_end, code, terminal, control: None };
+        let gallery = self.images.then(Gallery::new).transpose();
+        let (mut gallery, workspace) =
+            gallery.map_err(|errno| RunError::host("make a socket", errno))?.unzip();
+        let handover =
+            Handover { stdio, report: write_end, code, terminal, control: None, workspace };
         let started = self.backend.start(plan, handover)?;
         let watch = Watch {
             pidfd: &started.pidfd,
@@ -201,7 +222,16 @@ impl Runner {
         };
         let mut outcome = watch.to_end()?;
         outcome.enforced.0.extend(started.walls);
+        if let Some(gallery) = &mut gallery {
+            gallery.look(&mut outcome.files);
+        }
         Ok(outcome)
+    }
+
+    /// Where long output is kept, if this is a server's runner and its host can have it.
+    #[must_use]
+    pub const fn outputs(&self) -> Option<&Outputs> {
+        self.outputs.as_ref()
     }
 
     /// Every environment that there is.

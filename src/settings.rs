@@ -297,6 +297,7 @@ impl Settings {
             profile: self.profile,
             proc: self.proc,
             variables: self.inherited.clone(),
+            outputs: false,
         }
     }
 

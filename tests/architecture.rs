@@ -74,7 +74,7 @@ fn floor(path: &Path) -> String {
 }
 
 /// For each floor, the floors that it may name, besides itself.
-const MAY_NAME: [(&str, &[&str]); 18] = [
+const MAY_NAME: [(&str, &[&str]); 20] = [
     ("policy", &[]),
     ("plan", &["policy"]),
     ("request", &["plan"]),
@@ -84,8 +84,10 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
     ("engine", &["kernel", "plan", "policy", "outcome"]),
     ("supervisor", &["engine", "kernel", "outcome", "plan"]),
     ("backend", &["engine", "kernel", "outcome", "plan", "policy", "supervisor"]),
+    ("gallery", &["kernel", "outcome"]),
+    ("outputs", &["outcome", "plan"]),
     ("environment", &["plan", "policy", "settings"]),
-    ("settings", &["plan", "policy", "environment", "planner"]),
+    ("settings", &["plan", "policy", "environment", "planner", "session"]),
     (
         "doctor",
         &["backend", "engine", "kernel", "plan", "policy", "outcome", "environment", "supervisor"],
@@ -100,6 +102,7 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
             "environment",
             "supervisor",
             "backend",
+            "gallery",
             "planner",
             "kernel",
         ],
@@ -110,7 +113,9 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
             "backend",
             "doctor",
             "environment",
+            "gallery",
             "outcome",
+            "outputs",
             "plan",
             "planner",
             "request",
@@ -120,7 +125,17 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
     ),
     (
         "mcp",
-        &["planner", "runner", "request", "outcome", "plan", "doctor", "environment", "session"],
+        &[
+            "planner",
+            "runner",
+            "request",
+            "outcome",
+            "plan",
+            "doctor",
+            "environment",
+            "session",
+            "outputs",
+        ],
     ),
     ("cli", &["runner", "request", "outcome", "plan", "doctor", "environment", "settings"]),
     ("lib", &[]),
@@ -135,6 +150,7 @@ const MAY_NAME: [(&str, &[&str]); 18] = [
             "kernel",
             "mcp",
             "outcome",
+            "outputs",
             "plan",
             "planner",
             "policy",

@@ -25,6 +25,8 @@ pub struct Handover {
     pub terminal: Option<OwnedFd>,
     /// A session's control pipes, the agent's ends.
     pub control: Option<[OwnedFd; 2]>,
+    /// Where to send a descriptor of `/workspace`, if somebody outside shall look into it.
+    pub workspace: Option<OwnedFd>,
 }
 
 /// A sandbox that was started.

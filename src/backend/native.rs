@@ -94,11 +94,21 @@ impl Backend for Native {
             return Err(refused(Wall::Cgroup, wall.detail));
         }
         let sources = self.sources.open(&plan)?;
-        let Handover { stdio, report, code, terminal, control } = handover;
+        let Handover { stdio, report, code, terminal, control, workspace } = handover;
         let cgroup = leaf.as_ref().map(Leaf::fd).transpose()?;
         let watch_memory = !leaf.as_ref().is_some_and(Leaf::holds_memory);
-        let launch =
-            Launch { plan, stdio, report, code, sources, terminal, control, cgroup, watch_memory };
+        let launch = Launch {
+            plan,
+            stdio,
+            report,
+            code,
+            sources,
+            terminal,
+            control,
+            workspace,
+            cgroup,
+            watch_memory,
+        };
         let sandbox = self.launcher.launch(launch)?;
         Ok(Started { pidfd: sandbox.pidfd, walls: vec![wall], leaf })
     }

@@ -188,6 +188,7 @@ fn mount(mount: &Mount) -> [String; 2] {
         MountKind::Tmpfs { size, inodes, mode } => {
             format!("memory, writable: {}, {inodes} files, mode {mode:04o}", Size(*size))
         }
+        MountKind::Outputs => "long output of earlier runs, read-only".to_owned(),
         MountKind::Proc => "procfs".to_owned(),
         MountKind::Devices { shm } => {
             format!("null zero full random urandom tty pts; shm: {}", Size(*shm))

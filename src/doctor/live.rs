@@ -66,6 +66,7 @@ fn launch_here(wanted: &Wanted, cgroups: Result<Cgroups, NoCgroup>) -> Launched 
         code: None,
         terminal: None,
         control: None,
+        workspace: None,
     };
     let started = backend.start(plan, handover)?;
     let cancel = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(failed)?;

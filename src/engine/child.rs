@@ -21,7 +21,7 @@ use super::landlock;
 use super::memory_watch::MemoryWatch;
 use super::report::{Report, StepError};
 use super::steps::{Device, Step, steps};
-use super::{Launch, init};
+use super::{Launch, init, outputs};
 use crate::kernel::{self, Attributes};
 use crate::outcome::{Strength, WallReport};
 use crate::plan::{HostFile, Identity, Limits, MountKind, Plan, ProcMode, Wall};
@@ -87,7 +87,7 @@ const NAMESPACE_LIMITS: [(&str, &str); 3] = [
     ("max_inotify_watches", "8192"),
 ];
 
-type Done = Result<(), StepError>;
+pub(super) type Done = Result<(), StepError>;
 
 /// Gives an errno its step and subject.
 trait At<T> {
@@ -112,8 +112,7 @@ impl<T> At<T> for std::io::Result<T> {
 /// Pid 1's state while it enacts its steps.
 struct Child<'l> {
     launch: &'l Launch,
-    launcher: BorrowedFd<'l>,
-    control: Option<BorrowedFd<'l>>,
+    parent: Parent<'l>,
     report: File,
     root: Option<OwnedFd>,
     terminal: Option<OwnedFd>,
@@ -121,15 +120,23 @@ struct Child<'l> {
     walls: Vec<WallReport>,
 }
 
+/// What pid 1 knows of the launcher.
+#[derive(Debug, Clone, Copy)]
+pub struct Parent<'l> {
+    /// Its process.
+    pub process: BorrowedFd<'l>,
+    /// Its socket, if it has one.
+    pub control: Option<BorrowedFd<'l>>,
+    /// The directory behind `/outputs`, if it made one.
+    pub outputs: Option<BorrowedFd<'l>>,
+}
+
 /// What pid 1 is from here on. Never returns.
-///
-/// `launcher` names the launcher's process; `control` is its socket, if it has one.
-pub fn pid1(launch: &Launch, launcher: BorrowedFd<'_>, control: Option<BorrowedFd<'_>>) -> ! {
+pub fn pid1(launch: &Launch, parent: Parent<'_>) -> ! {
     let Ok(report) = launch.report.try_clone().map(File::from) else { kernel::exit_now(1) };
     let mut child = Child {
         launch,
-        launcher,
-        control,
+        parent,
         report,
         root: None,
         terminal: None,
@@ -169,6 +176,7 @@ impl Child<'_> {
             Step::Tmpfs { at, size, inodes, mode } => {
                 self.tmpfs(at, *size, *inodes, *mode, WRITABLE)
             }
+            Step::Outputs(at) => self.outputs(at),
             Step::Proc => self.proc(),
             Step::Device(device) => self.device(device),
             Step::DeviceLinks => self.device_links(),
@@ -177,6 +185,7 @@ impl Child<'_> {
             Step::SharedMemory { size } => {
                 self.tmpfs(Path::new("/dev/shm"), *size, 4096, 0o1777, DATA)
             }
+            Step::HandOutWorkspace => self.hand_out_workspace(),
             Step::EnterRoot => kernel::pivot_into(self.root()?).at("enter the new root", ""),
             Step::OpenNamespaceLimits => self.open_namespace_limits(),
             Step::MaskProc => self.mask_proc(),
@@ -206,7 +215,7 @@ impl Child<'_> {
     }
 
     fn leave_launcher(&self) -> Done {
-        match self.control {
+        match self.parent.control {
             Some(socket) => nix::unistd::close(socket.as_raw_fd()).at("leave the launcher", ""),
             None => Ok(()),
         }
@@ -217,7 +226,7 @@ impl Child<'_> {
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).at(step, "")?;
         // Had it died before the line above, no signal would ever come. getppid() is 0 in a new
         // PID namespace and tells nothing; a pidfd becomes readable when its process ends.
-        let mut poll = [nix::poll::PollFd::new(self.launcher, nix::poll::PollFlags::POLLIN)];
+        let mut poll = [nix::poll::PollFd::new(self.parent.process, nix::poll::PollFlags::POLLIN)];
         match nix::poll::poll(&mut poll, nix::poll::PollTimeout::ZERO).at(step, "")? {
             0 => Ok(()),
             _ => Err(StepError::new(step, "(it is gone)", Errno::ESRCH)),
@@ -341,6 +350,27 @@ impl Child<'_> {
         ];
         let tree = kernel::new_filesystem("tmpfs", &options, attributes).at(step, at.display())?;
         self.attach(&tree, at, step)
+    }
+
+    fn outputs(&self, at: &Path) -> Done {
+        let step = "mount the outputs at";
+        let made = self.parent.outputs.ok_or(Errno::ENODEV).at(step, at.display())?;
+        let tree = outputs::open_copy(made).at(step, at.display())?;
+        self.attach(&tree, at, step)
+    }
+
+    /// Whoever looks into `/workspace` from outside gets a descriptor instead of a path: it names
+    /// this very file system, whatever the payload does, and keeps it after the sandbox has ended.
+    fn hand_out_workspace(&self) -> Done {
+        let Some(socket) = &self.launch.workspace else { return Ok(()) };
+        let step = "hand out /workspace";
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let directory = openat(self.root()?, "workspace", flags, Mode::empty()).at(step, "")?;
+        match kernel::send_message(socket.as_fd(), b"workspace", &[directory.as_fd()]) {
+            // Nobody wants it any more.
+            Ok(()) | Err(Errno::EPIPE) => Ok(()),
+            Err(errno) => Err(StepError::new(step, "", errno)),
+        }
     }
 
     fn attach(&self, tree: &OwnedFd, at: &Path, step: &str) -> Done {
@@ -598,7 +628,7 @@ fn open_source(source: &HostFile) -> Result<OwnedFd, StepError> {
     kernel::clone_tree(file.as_fd(), Path::new(""), true).at("mount", &shown)
 }
 
-fn map_ids(identity: &Identity) -> Done {
+pub(super) fn map_ids(identity: &Identity) -> Done {
     let Identity { inside, outside, hostname: _ } = identity;
     let step = "write";
     // A process that is not dumpable does not own its files in /proc (EACCES).
@@ -682,8 +712,13 @@ fn limit(resource: Resource, soft: u64, hard: u64) -> Done {
 }
 
 fn drop_capabilities() -> Done {
-    use caps::CapSet;
     kernel::drop_bounding_set().at("empty the capability set", "Bounding")?;
+    clear_capabilities()
+}
+
+/// Empties the four sets of which every process may empty its own.
+pub(super) fn clear_capabilities() -> Done {
+    use caps::CapSet;
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
         caps::clear(None, set).map_err(|error| {
             StepError::new(

@@ -15,8 +15,9 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
+use super::child::{self, Parent};
 use super::report::StepError;
-use super::{child, privilege};
+use super::{outputs, privilege};
 use crate::kernel::{self, Cloned, Namespaces};
 use crate::plan::{Ids, Plan};
 
@@ -43,6 +44,9 @@ pub struct Launch {
     pub cgroup: Option<OwnedFd>,
     /// Whether pid 1 watches over the memory limit, because no cgroup does.
     pub watch_memory: bool,
+    /// Where to send a descriptor of `/workspace`, if somebody outside shall look into it: one end
+    /// of a [`kernel::message_pair`].
+    pub workspace: Option<OwnedFd>,
 }
 
 /// A running sandbox.
@@ -81,8 +85,11 @@ pub enum Launcher {
 }
 
 /// How this program is started to be a launcher: the first argument. The ids of its sandboxes
-/// follow; its 0 is the socket, its 1 the server's pidfd.
+/// follow, and [`OUTPUTS`] where they shall have `/outputs`; its 0 is the socket, its 1 the server's pidfd.
 pub const ARGUMENT: &str = "--launcher";
+
+/// How a launcher is told to make `/outputs`.
+const OUTPUTS: &str = "outputs";
 
 impl Launcher {
     /// Clones from this process. It must have one thread, now and at every launch. If it is root,
@@ -103,28 +110,43 @@ impl Launcher {
     /// # Errors
     /// This program cannot be executed again, or the launcher could not give up root.
     pub fn spawn(outside: Ids) -> Result<Self, LauncherError> {
+        Self::start(outside, None).map(|(launcher, _)| launcher)
+    }
+
+    /// As [`Launcher::spawn`]; its sandboxes can have [`crate::plan::MountKind::Outputs`]. What
+    /// stands there is written through the directory that is returned, by `outside`.
+    ///
+    /// # Errors
+    /// As for [`Launcher::spawn`], or the launcher cannot have a mount namespace of its own.
+    pub fn spawn_with_outputs(outside: Ids) -> Result<(Self, OwnedFd), LauncherError> {
+        let (launcher, outputs) = Self::start(outside, Some(OUTPUTS))?;
+        Ok((launcher, outputs.ok_or_else(|| gone("sent no directory"))?))
+    }
+
+    fn start(outside: Ids, option: Option<&str>) -> Result<(Self, Option<OwnedFd>), LauncherError> {
         let failed = |errno| StepError::new("start the launcher", "", errno);
         let (ours, theirs) = kernel::message_pair().map_err(failed)?;
         let own = kernel::pidfd_open(Pid::this()).map_err(failed)?;
         let process = Command::new("/proc/self/exe")
             .arg0("nix-sandbox-mcp")
             .args([ARGUMENT, &outside.uid.to_string(), &outside.gid.to_string()])
+            .args(option)
             .env_clear()
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::from(own))
             .spawn()
             .map_err(|error| failed(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))?;
         let launcher = Self::Process { socket: Mutex::new(ours), process };
-        launcher.hello()?;
-        Ok(launcher)
+        let outputs = launcher.hello()?;
+        Ok((launcher, outputs))
     }
 
-    fn hello(&self) -> Result<(), LauncherError> {
+    fn hello(&self) -> Result<Option<OwnedFd>, LauncherError> {
         match self {
-            Self::Direct { .. } => Ok(()),
+            Self::Direct { .. } => Ok(None),
             Self::Process { socket, .. } => {
                 let socket = socket.lock().map_err(|_| gone("is in an unknown state"))?;
-                answer(&socket).map(drop)
+                answer(&socket)
             }
         }
     }
@@ -147,7 +169,8 @@ impl Launcher {
         match self {
             Self::Direct { own } => {
                 privilege::become_outside(launch.plan.identity().outside)?;
-                clone_pid1(&launch, own.as_fd(), None)
+                let parent = Parent { process: own.as_fd(), control: None, outputs: None };
+                clone_pid1(&launch, parent)
             }
             Self::Process { socket, .. } => {
                 let socket = socket.lock().map_err(|_| gone("is in an unknown state"))?;
@@ -177,21 +200,17 @@ fn gone(how: &str) -> LauncherError {
     LauncherError::Gone(how.to_owned())
 }
 
-fn clone_pid1(
-    launch: &Launch,
-    launcher: BorrowedFd<'_>,
-    control: Option<BorrowedFd<'_>>,
-) -> Result<Sandbox, LauncherError> {
+fn clone_pid1(launch: &Launch, parent: Parent<'_>) -> Result<Sandbox, LauncherError> {
     match kernel::clone(Namespaces::ALL, launch.cgroup.as_ref().map(AsFd::as_fd)) {
-        Ok(Cloned::Child) => child::pid1(launch, launcher, control),
+        Ok(Cloned::Child) => child::pid1(launch, parent),
         Ok(Cloned::Parent { pidfd, .. }) => Ok(Sandbox { pidfd }),
         Err(errno) => Err(StepError::new("create the namespaces", "", errno).into()),
     }
 }
 
 /// The head of a launch on the wire. The descriptors follow in this order: the plan's text, the
-/// report pipe, the three streams, the code, the terminal's socket, the cgroup, the control pipes;
-/// then, in further messages, the sources.
+/// report pipe, the three streams, the code, the terminal's socket, the cgroup, the control pipes,
+/// the socket for `/workspace`; then, in further messages, the sources.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
@@ -200,6 +219,7 @@ struct Head {
     control: bool,
     cgroup: bool,
     watch_memory: bool,
+    workspace: bool,
     /// For each bind, whether a detached mount is passed.
     passed: usize,
 }
@@ -215,6 +235,7 @@ fn send(socket: &OwnedFd, launch: &Launch) -> Result<(), LauncherError> {
         control: launch.control.is_some(),
         cgroup: launch.cgroup.is_some(),
         watch_memory: launch.watch_memory,
+        workspace: launch.workspace.is_some(),
         passed: launch.sources.len(),
     };
     let head = serde_json::to_vec(&head).map_err(|error| LauncherError::Gone(error.to_string()))?;
@@ -222,7 +243,7 @@ fn send(socket: &OwnedFd, launch: &Launch) -> Result<(), LauncherError> {
     fds.extend(launch.stdio.iter().map(AsFd::as_fd));
     let single = [&launch.code, &launch.terminal, &launch.cgroup];
     fds.extend(single.into_iter().flatten().map(AsFd::as_fd));
-    fds.extend(launch.control.iter().flatten().map(AsFd::as_fd));
+    fds.extend(launch.control.iter().flatten().chain(&launch.workspace).map(AsFd::as_fd));
     let unreached = |errno: Errno| gone(&format!("cannot be reached: {}", errno.desc()));
     kernel::send_message(socket.as_fd(), &head, &fds).map_err(unreached)?;
     let sources: Vec<BorrowedFd<'_>> = launch.sources.iter().flatten().map(AsFd::as_fd).collect();
@@ -263,26 +284,35 @@ pub fn main(arguments: &[String]) -> i32 {
     let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned() else { return 1 };
     let prepared = prepare(arguments);
     let result = prepared.as_ref().map(drop).map_err(Clone::clone);
-    if reply(&socket, &result, None).is_err() {
+    let outputs = prepared.as_ref().ok().and_then(|(_, outputs)| outputs.as_ref());
+    if reply(&socket, &result, outputs).is_err() {
         return 1;
     }
-    prepared.map_or(1, |own| serve(&socket, &own))
+    prepared.map_or(1, |(own, outputs)| {
+        let outputs = outputs.as_ref().map(AsFd::as_fd);
+        let parent = Parent { process: own.as_fd(), control: Some(socket.as_fd()), outputs };
+        serve(&socket, parent)
+    })
 }
 
-fn prepare(arguments: &[String]) -> Result<OwnedFd, StepError> {
+/// The launcher's own pidfd, and the directory behind `/outputs` if it is told to make one.
+fn prepare(arguments: &[String]) -> Result<(OwnedFd, Option<OwnedFd>), StepError> {
     let number = |at: usize| arguments.get(at).and_then(|text| text.parse().ok());
     let (Some(uid), Some(gid)) = (number(0), number(1)) else {
         return Err(StepError::new("start the launcher", "without ids", Errno::EINVAL));
     };
     let step = |name: &'static str| move |errno| StepError::new(name, "", errno);
     privilege::become_outside(Ids { uid, gid })?;
+    let wanted = arguments.get(2).is_some_and(|option| option == OUTPUTS);
+    let outputs = wanted.then(|| outputs::make(Ids { uid, gid })).transpose()?;
     die_with_server()?;
     nix::sys::prctl::set_dumpable(false).map_err(step("hide the launcher"))?;
     // For sandboxes that cannot have one of their own: then at least not the server's.
     let _ = kernel::join_new_session_keyring();
     // Ended sandboxes leave no zombie: their pidfds tell all that is asked.
     kernel::ignore_children().map_err(step("ignore ended children"))?;
-    kernel::pidfd_open(Pid::this()).map_err(step("open a pidfd of the launcher"))
+    let own = kernel::pidfd_open(Pid::this()).map_err(step("open a pidfd of the launcher"))?;
+    Ok((own, outputs))
 }
 
 /// After [`privilege::become_outside`]: a change of credentials clears the death signal.
@@ -297,12 +327,12 @@ fn die_with_server() -> Result<(), StepError> {
     }
 }
 
-fn serve(socket: &OwnedFd, own: &OwnedFd) -> i32 {
+fn serve(socket: &OwnedFd, parent: Parent<'_>) -> i32 {
     loop {
         match receive(socket.as_fd()) {
             Ok(None) => return 0,
             Ok(Some(launch)) => {
-                let sandbox = clone_pid1(&launch, own.as_fd(), Some(socket.as_fd()));
+                let sandbox = clone_pid1(&launch, parent);
                 let (result, pidfd) = match &sandbox {
                     Ok(sandbox) => (Ok(()), Some(&sandbox.pidfd)),
                     Err(LauncherError::Step(error)) => (Err(error.clone()), None),
@@ -352,6 +382,7 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<Launch>, StepError> {
     let terminal = if head.terminal { Some(next()?) } else { None };
     let cgroup = if head.cgroup { Some(next()?) } else { None };
     let control = if head.control { Some([next()?, next()?]) } else { None };
+    let workspace = if head.workspace { Some(next()?) } else { None };
     let plan = serde_json::from_reader(std::io::BufReader::new(plan))
         .map_err(|error| StepError::new("read the plan", error, Errno::EINVAL))?;
     Ok(Some(Launch {
@@ -362,6 +393,7 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<Launch>, StepError> {
         sources,
         terminal,
         control,
+        workspace,
         cgroup,
         watch_memory: head.watch_memory,
     }))

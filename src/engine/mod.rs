@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | caller | [`sources`] | as root only: opens the plan's sources as detached mounts |
 //! | caller | [`cgroup`] | makes the run's cgroup and removes it |
+//! | launcher | `outputs` | a server's: makes the tmpfs that its sandboxes show at `/outputs` |
 //! | launcher | [`launcher`] | clones pid 1 straight into its namespaces; one thread, little memory |
 //! | pid 1 | [`steps`], [`child`] | enacts the steps in order, starts the payload |
 //! | pid 1 | [`init`] | reaps, forwards signals, reports how the payload ended; watches memory where no cgroup does |
@@ -21,6 +22,7 @@ pub mod init;
 mod landlock;
 pub mod launcher;
 mod memory_watch;
+mod outputs;
 pub mod privilege;
 pub mod probe;
 pub mod report;

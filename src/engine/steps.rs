@@ -56,6 +56,8 @@ pub enum Step<'p> {
         /// Permission bits.
         mode: u32,
     },
+    /// Long output of earlier runs, read-only.
+    Outputs(&'p Path),
     /// A fresh procfs.
     Proc,
     /// One device of the host, checked to be the one it claims to be.
@@ -71,6 +73,8 @@ pub enum Step<'p> {
         /// Bytes.
         size: u64,
     },
+    /// Hand out a descriptor of `/workspace`, where the launch asks for one.
+    HandOutWorkspace,
     /// Make the new root the root and let go of the host's file tree.
     EnterRoot,
     /// Open the namespace limits, while they can be written.
@@ -147,6 +151,8 @@ pub fn steps(plan: &Plan) -> Vec<Step<'_>> {
     for mount in plan.mounts() {
         mount_steps(mount, plan.access().proc, &mut binds, &mut steps);
     }
+    // While the root is at hand, and nothing of the payload's runs.
+    steps.push(Step::HandOutWorkspace);
     steps.push(Step::EnterRoot);
     if plan.access().proc == ProcMode::Fresh {
         // Open, mask, write: earlier, the masks fail (a detached mount counts as a mount
@@ -184,6 +190,7 @@ fn mount_steps<'p>(mount: &'p Mount, proc: ProcMode, binds: &mut usize, steps: &
         MountKind::Tmpfs { size, inodes, mode } => {
             steps.push(Step::Tmpfs { at, size: *size, inodes: *inodes, mode: *mode });
         }
+        MountKind::Outputs => steps.push(Step::Outputs(at)),
         MountKind::Proc => match proc {
             ProcMode::Fresh => steps.push(Step::Proc),
             ProcMode::None => steps.push(Step::Directory(at)),

@@ -5,13 +5,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::outcome::{Ending, Outcome, SessionNote, Stream, Usage};
+use crate::outcome::{Ending, Files, INLINE, Image, LeftOut, Outcome, SessionNote, Stream, Usage};
 use crate::runner::{Fault, RunError};
 
 use super::text::{Shaped, harmless, shape};
-
-/// About so many bytes of output reach the model; most models read a longer text worse.
-const INLINE: usize = 8 << 10;
 
 /// The `_meta` key of a run's facts: `{ending, usage, bytes, truncated, enforced}`.
 const OUTCOME: &str = "nix-sandbox-mcp/outcome";
@@ -28,6 +25,8 @@ pub(super) struct Answer {
     pub(super) is_error: bool,
     /// What a program reads.
     pub(super) meta: Map<String, Value>,
+    /// Pictures, after the text.
+    pub(super) images: Vec<Image>,
 }
 
 impl Answer {
@@ -56,7 +55,7 @@ impl Answer {
             Fault::Ours => ("internal", format!("sandbox error (internal): {sentence}")),
         };
         let meta = Map::from_iter([(FAULT.to_owned(), json!(fault))]);
-        Self { text, is_error: true, meta }
+        Self { text, is_error: true, meta, images: Vec::new() }
     }
 }
 
@@ -68,8 +67,9 @@ impl From<&RunError> for Answer {
 
 impl From<&Outcome> for Answer {
     fn from(outcome: &Outcome) -> Self {
-        let stdout = shape(&outcome.stdout, room(&outcome.stderr));
-        let stderr = shape(&outcome.stderr, room(&outcome.stdout));
+        let Files { stdout: out_at, stderr: err_at, images, left_out } = &outcome.files;
+        let stdout = shape(&outcome.stdout, room(&outcome.stderr), out_at.as_deref());
+        let stderr = shape(&outcome.stderr, room(&outcome.stdout), err_at.as_deref());
         let mut facts = json!({
             "ending": outcome.ending,
             "usage": outcome.usage,
@@ -77,6 +77,9 @@ impl From<&Outcome> for Answer {
             "truncated": stdout.cut || stderr.cut,
             "enforced": outcome.enforced,
         });
+        if !images.is_empty() || !left_out.is_empty() {
+            facts["images"] = pictures(images, left_out);
+        }
         let mut text = String::new();
         if let Some(SessionNote { name, kept, restarted, late }) = &outcome.session {
             facts["session"] = json!({"name": name, "kept": kept, "restarted": restarted});
@@ -88,6 +91,7 @@ impl From<&Outcome> for Answer {
             text,
             is_error: !outcome.ending.is_success(),
             meta: Map::from_iter([(OUTCOME.to_owned(), facts)]),
+            images: images.clone(),
         }
     }
 }
@@ -103,7 +107,7 @@ fn background(late: &Stream) -> String {
         return String::new();
     }
     let mut text = "--- background, since the last call ---\n".to_owned();
-    text.push_str(&shape(late, INLINE / 2).text);
+    text.push_str(&shape(late, INLINE / 2, None).text);
     end_line(&mut text);
     text.push_str("--- this call ---\n");
     text
@@ -140,7 +144,65 @@ fn trailer(outcome: &Outcome, replaced: bool) -> String {
     if replaced {
         facts.push("invalid UTF-8 replaced".to_owned());
     }
+    facts.extend(shown(&outcome.files.images));
+    facts.extend(not_shown(&outcome.files.left_out));
     format!("[{}]", facts.join(" · "))
+}
+
+/// The pictures, as a program reads of them.
+fn pictures(images: &[Image], left_out: &[LeftOut]) -> Value {
+    let images = images.iter().map(
+        |Image { name, mime, bytes }| json!({"name": name, "mime": mime, "bytes": bytes.len()}),
+    );
+    let left_out = left_out
+        .iter()
+        .take(NAMED)
+        .map(|LeftOut { name, bytes, why }| json!({"name": name, "bytes": bytes, "why": why}));
+    json!({"shown": images.collect::<Vec<_>>(), "left_out": left_out.collect::<Vec<_>>()})
+}
+
+/// So many of the pictures that were left out are named.
+const NAMED: usize = 3;
+
+/// `2 images: a.png, b.png`, in the order in which they follow the text.
+fn shown(images: &[Image]) -> Option<String> {
+    let names: Vec<String> = images.iter().map(|image| short(&image.name)).collect();
+    match names.len() {
+        0 => None,
+        1 => Some(format!("1 image: {}", names[0])),
+        many => Some(format!("{many} images: {}", names.join(", "))),
+    }
+}
+
+/// `not shown: a.png (3 MB: larger than 1 MiB) and 7 more`.
+fn not_shown(left_out: &[LeftOut]) -> Option<String> {
+    let named: Vec<String> = left_out
+        .iter()
+        .take(NAMED)
+        .map(|LeftOut { name, bytes, why }| format!("{} ({}: {why})", short(name), size(*bytes)))
+        .collect();
+    let more = match left_out.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!named.is_empty()).then(|| format!("not shown: {}{more}", named.join(", ")))
+}
+
+/// A file's name, which is anybody's words, on one line of bounded length.
+fn short(name: &str) -> String {
+    let name = harmless(name).replace('\n', "\\n").replace('\t', "\\t");
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name,
+    }
+}
+
+/// So many characters of a file's name are told.
+const LONGEST_NAME: usize = 80;
+
+/// Bytes as kB below 1 MB.
+fn size(bytes: u64) -> String {
+    if bytes > 999_000 { megabytes(bytes) } else { format!("{} kB", bytes.div_ceil(1000)) }
 }
 
 /// What a model must know of its session: that state is gone, or that it is not though it might be
@@ -191,6 +253,7 @@ mod tests {
             },
             enforced: crate::outcome::Enforced::default(),
             session: None,
+            files: Files::default(),
         }
     }
 

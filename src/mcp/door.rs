@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::environment::catalog::Entry;
 use crate::outcome::Outcome;
+use crate::outputs::Outputs;
 use crate::plan::Limits;
 use crate::planner::MOST_TIME;
 use crate::request::Request;
@@ -26,6 +27,11 @@ pub trait Door: Send + Sync + 'static {
 
     /// Ends sessions whose time is over. Called every few seconds.
     fn expire_sessions(&self);
+
+    /// Where long output of earlier runs is kept, if it is.
+    fn outputs(&self) -> Option<&Outputs> {
+        None
+    }
 }
 
 /// An environment as a model sees it.
@@ -64,6 +70,10 @@ impl Door for Runner {
 
     fn expire_sessions(&self) {
         Self::expire_sessions(self);
+    }
+
+    fn outputs(&self) -> Option<&Outputs> {
+        Self::outputs(self)
     }
 
     fn facts(&self) -> Facts {

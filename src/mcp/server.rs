@@ -10,12 +10,16 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientJsonRpcMessage,
     ClientNotification, ClientRequest, ContentBlock, CustomRequest, CustomResult, ErrorCode,
-    Implementation, InitializeRequestParams, InitializeResult, JsonRpcMessage, ListToolsResult,
-    MetaObject, PaginatedRequestParams, RequestId, ServerCapabilities, ServerConfig,
-    ServerJsonRpcMessage, Tool, ToolAnnotations,
+    Implementation, InitializeRequestParams, InitializeResult, JsonRpcMessage, ListResourcesResult,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, RequestId, Resource, ResourceContents,
+    ResourcesCapability, ServerCapabilities, ServerConfig, ServerJsonRpcMessage, Tool,
+    ToolAnnotations,
 };
 use rmcp::service::{RequestContext, serve_directly};
 use rmcp::transport::Transport;
@@ -25,8 +29,11 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
+use crate::outputs::{Kept, Outputs};
+
 use super::answer::Answer;
 use super::queue::{Gates, Turn};
+use super::text::harmless;
 use super::wire::{Line, MAX_LINE, Pen, Wire};
 use super::{Door, Offer, call, id, run, tool};
 
@@ -73,6 +80,9 @@ pub(super) async fn serve(door: Arc<dyn Door>, limit: usize, wire: Wire) -> io::
     Ok(())
 }
 
+/// What the name of a kept output is a resource by.
+const OUTPUT_URI: &str = "sandbox://outputs/";
+
 /// How often sessions are looked through.
 const TIDY: Duration = Duration::from_secs(5);
 
@@ -105,7 +115,9 @@ impl Server {
             .open_world(false);
         let tool =
             Tool::new(tool::NAME, tool::description(&facts), schema).with_annotations(annotations);
-        let info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        let mut capabilities = ServerCapabilities::builder().enable_tools().build();
+        capabilities.resources = door.outputs().map(|_| ResourcesCapability::default());
+        let info = ServerConfig::new(capabilities)
             .with_server_info(Implementation::new(
                 env!("CARGO_PKG_NAME"),
                 env!("CARGO_PKG_VERSION"),
@@ -166,6 +178,43 @@ impl ServerHandler for Server {
         Ok(result(answer.await).into())
     }
 
+    /// The long outputs that are kept, the oldest first.
+    async fn list_resources(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        version_known(&context)?;
+        let kept = self.door.outputs().map(Outputs::list).unwrap_or_default();
+        let resources = kept.into_iter().map(|Kept { name, bytes }| {
+            Resource::new(format!("{OUTPUT_URI}{name}"), name)
+                .with_mime_type("text/plain")
+                .with_size(bytes)
+        });
+        Ok(ListResourcesResult::with_all_items(resources.collect()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        version_known(&context)?;
+        let bytes = request.uri.strip_prefix(OUTPUT_URI).and_then(|name| {
+            let outputs = self.door.outputs()?;
+            outputs.read(name)
+        });
+        let Some(bytes) = bytes else {
+            let message = format!("there is no {:?} (any more)", request.uri);
+            return Err(ErrorData::resource_not_found(message, None));
+        };
+        // Line by line, which costs little memory.
+        let text: String =
+            String::from_utf8_lossy(&bytes).split_inclusive('\n').map(harmless).collect();
+        let contents = ResourceContents::text(text, request.uri);
+        Ok(ReadResourceResult::new(vec![contents]).into())
+    }
+
     /// Here arrive methods that are unknown, and known ones whose parameters have the wrong shape.
     async fn on_custom_request(
         &self,
@@ -180,7 +229,8 @@ impl ServerHandler for Server {
                     .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
                 Ok(CustomResult::new(result))
             }
-            "initialize" | "server/discover" | "tools/list" | "tools/call" => {
+            "initialize" | "server/discover" | "tools/list" | "tools/call" | "resources/list"
+            | "resources/read" => {
                 let message = format!("the parameters of {} have the wrong shape", request.method);
                 Err(ErrorData::invalid_params(message, None))
             }
@@ -209,8 +259,10 @@ fn names_our_tool(params: Option<&Value>) -> bool {
 }
 
 fn result(answer: Answer) -> CallToolResult {
-    let Answer { text, is_error, meta } = answer;
-    let content = vec![ContentBlock::text(text)];
+    let Answer { text, is_error, meta, images } = answer;
+    let images =
+        images.iter().map(|image| ContentBlock::image(BASE64.encode(&image.bytes), image.mime));
+    let content = std::iter::once(ContentBlock::text(text)).chain(images).collect();
     let mut result = match is_error {
         true => CallToolResult::error(content),
         false => CallToolResult::success(content),

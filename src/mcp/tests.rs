@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::wire::Wire;
 use super::{Door, Facts, Offer, server};
-use crate::outcome::{Ending, Enforced, Outcome, Stream, Usage};
+use crate::outcome::{Ending, Enforced, Files, Outcome, Stream, Usage};
 use crate::request::{Request, Work};
 use crate::runner::{Cancel, Fault, RunError};
 
@@ -59,6 +59,7 @@ impl Door for Scripted {
             usage,
             enforced: Enforced::default(),
             session: None,
+            files: Files::default(),
         })
     }
 

@@ -27,9 +27,10 @@ pub struct Shaped {
 }
 
 /// The text of one stream in about `room` bytes: all of it, or its head and its tail in half the
-/// room each around one line that says how many bytes are missing.
+/// room each around one line that says how many bytes are missing and, if there is such a place, where
+/// they can be read.
 #[must_use]
-pub fn shape(stream: &Stream, room: usize) -> Shaped {
+pub fn shape(stream: &Stream, room: usize, place: Option<&str>) -> Shaped {
     let kept = kept(stream);
     let (front, back) = match &kept {
         Some(all) => {
@@ -44,10 +45,11 @@ pub fn shape(stream: &Stream, room: usize) -> Shaped {
     let back = if kept.is_some() { &back[head.bytes..] } else { back };
     let tail = Piece::back(back, room / 2);
     let left_out = stream.bytes.saturating_sub((head.bytes + tail.bytes) as u64);
+    let place = place.map(|place| format!(": {place}")).unwrap_or_default();
     let line_end = if head.text.is_empty() || head.text.ends_with('\n') { "" } else { "\n" };
     Shaped {
         text: format!(
-            "{}{line_end}[… {left_out} of {} bytes left out …]\n{}",
+            "{}{line_end}[… {left_out} of {} bytes left out{place} …]\n{}",
             head.text, stream.bytes, tail.text
         ),
         cut: true,
@@ -216,7 +218,7 @@ mod tests {
     }
 
     fn text(bytes: &[u8]) -> String {
-        shape(&stream(bytes), 8192).text
+        shape(&stream(bytes), 8192, None).text
     }
 
     fn assert_harmless(text: &str) {
@@ -227,7 +229,7 @@ mod tests {
 
     #[test]
     fn plain_text_stays() {
-        assert_eq!(shape(&Stream::default(), 100), Shaped::default());
+        assert_eq!(shape(&Stream::default(), 100, None), Shaped::default());
         let all = "a\tb\nzwölf €\n🦀 \\x1b";
         assert_eq!(text(all.as_bytes()), all);
     }
@@ -243,19 +245,19 @@ mod tests {
 
     #[test]
     fn what_is_not_utf8_is_replaced_and_told() {
-        let shaped = shape(&stream(b"a\xff\xfeb"), 100);
+        let shaped = shape(&stream(b"a\xff\xfeb"), 100, None);
         assert_eq!((shaped.text.as_str(), shaped.replaced), ("a\u{fffd}\u{fffd}b", true));
         // A lone surrogate as CESU-8, an overlong slash, a raw C1 byte.
         assert_eq!(text(b"\xed\xa0\x80"), "\u{fffd}\u{fffd}\u{fffd}");
         assert_eq!(text(b"\xc0\xaf"), "\u{fffd}\u{fffd}");
         assert_eq!(text(b"\x9b"), "\u{fffd}");
         // A real U+FFFD is none of ours.
-        assert!(!shape(&stream("\u{fffd}".as_bytes()), 100).replaced);
+        assert!(!shape(&stream("\u{fffd}".as_bytes()), 100, None).replaced);
     }
 
     #[test]
     fn the_middle_goes_and_the_counts_are_true() {
-        let shaped = shape(&stream(&b"0123456789".repeat(100)), 20);
+        let shaped = shape(&stream(&b"0123456789".repeat(100)), 20, None);
         assert!(shaped.cut && !shaped.replaced);
         assert_eq!(shaped.text, "0123456789\n[… 980 of 1000 bytes left out …]\n0123456789");
     }
@@ -263,7 +265,7 @@ mod tests {
     #[test]
     fn a_gap_that_the_supervisor_left_counts_too() {
         let gap = Stream { head: b"head\n".to_vec(), tail: b"tail".to_vec(), bytes: 1 << 30 };
-        let shaped = shape(&gap, 8192);
+        let shaped = shape(&gap, 8192, None);
         assert_eq!(shaped.text, "head\n[… 1073741815 of 1073741824 bytes left out …]\ntail");
     }
 
@@ -274,14 +276,14 @@ mod tests {
             tail: "€".as_bytes()[1..].to_vec(),
             bytes: 3,
         };
-        assert_eq!(shape(&split, 100).text, "€");
+        assert_eq!(shape(&split, 100, None).text, "€");
     }
 
     #[test]
     fn no_cut_splits_a_character() {
         let all = "🦀€ä".repeat(1000);
         for room in 0..200 {
-            let shaped = shape(&stream(all.as_bytes()), room);
+            let shaped = shape(&stream(all.as_bytes()), room, None);
             assert!(!shaped.replaced && shaped.cut, "room {room}");
         }
         let bytes = "€".as_bytes();
@@ -291,7 +293,7 @@ mod tests {
                 tail: [&bytes[3 - tail..], b"z"].concat(),
                 bytes: 1000,
             };
-            let shaped = shape(&gap, 100);
+            let shaped = shape(&gap, 100, None);
             assert_eq!(shaped.text, "a\n[… 998 of 1000 bytes left out …]\nz");
             assert!(!shaped.replaced);
         }
@@ -309,7 +311,7 @@ mod tests {
                     b"\r\n\0\x1ba\x80\xff\xe2\x82\xac\xf0\x9f\xa6\x80\xed\xa0"[(seed % 16) as usize]
                 })
                 .collect();
-            let shaped = shape(&stream(&bytes), round % 31);
+            let shaped = shape(&stream(&bytes), round % 31, None);
             assert_harmless(&shaped.text);
             let front = Piece::front(&bytes, round % 31);
             let back = Piece::back(&bytes[front.bytes..], round % 31);
@@ -322,7 +324,7 @@ mod tests {
     fn a_huge_line_costs_what_the_room_costs() {
         let huge = Stream { head: vec![0x1b; 64 << 20], tail: Vec::new(), bytes: 64 << 20 };
         let started = std::time::Instant::now();
-        let shaped = shape(&huge, 8192);
+        let shaped = shape(&huge, 8192, None);
         assert!(started.elapsed().as_millis() < 500);
         assert!(shaped.text.len() < 8192 + 64);
         assert_harmless(&shaped.text);

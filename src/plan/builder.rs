@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Command, Identity, LimitError, Limits, Mount, MountKind, Plan};
+use super::{Access, Command, Identity, LimitError, Limits, Mount, MountKind, OUTPUTS, Plan};
 
 /// Why a plan must not be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -144,6 +144,7 @@ fn check_kind(at: &Path, kind: &MountKind) -> Result<(), PlanError> {
     let made_here = |place: &str| at.starts_with(place);
     match kind {
         MountKind::Proc => same_place(at, "/proc"),
+        MountKind::Outputs => same_place(at, OUTPUTS),
         MountKind::Devices { .. } => same_place(at, "/dev"),
         _ if made_here("/proc")
             || made_here("/dev")

@@ -16,7 +16,7 @@ pub use access::{Access, ProcMode, Wall};
 pub use builder::{PlanBuilder, PlanError};
 pub use identity::{Identity, Ids};
 pub use limits::{Limit, LimitError, LimitOverrides, Limits, parse_size};
-pub use mount::{FileIdentity, HostFile, Mount, MountKind};
+pub use mount::{FileIdentity, HostFile, Mount, MountKind, OUTPUTS};
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -30,6 +30,9 @@ pub struct HostFile {
     pub identity: FileIdentity,
 }
 
+/// Where a server's sandboxes find the long output of its earlier runs.
+pub const OUTPUTS: &str = "/outputs";
+
 /// One place in the sandbox's file tree. Its parents are made as empty directories.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,6 +77,9 @@ pub enum MountKind {
         /// Permission bits.
         mode: u32,
     },
+    /// What long output of earlier runs of the same server was kept, read-only; stands at
+    /// [`super::OUTPUTS`]. Only a server's launcher has it.
+    Outputs,
     /// procfs, as [`super::ProcMode`] says.
     Proc,
     /// Our own minimal `/dev`, with `/dev/pts` and a `/dev/shm` of bounded size.

@@ -10,7 +10,8 @@ use nix::poll::{PollFd, PollFlags, poll};
 use super::SessionError;
 use super::protocol::{Line, Lines, Status, Tag};
 use crate::backend::{Backend, CgroupUsage, Ended, Handover, Leaf, Reader, Report};
-use crate::outcome::{Ending, Enforced, Stream, Usage, WallReport};
+use crate::gallery::Gallery;
+use crate::outcome::{Ending, Enforced, Files, Stream, Usage, WallReport};
 use crate::plan::{Limits, Plan};
 use crate::supervisor::{self, Capture, KEPT};
 
@@ -37,6 +38,7 @@ pub(super) struct Live {
     ended: Option<Ended>,
     calls: u64,
     limits: Limits,
+    gallery: Option<Gallery>,
     /// When it was started.
     pub(super) started: Instant,
 }
@@ -53,6 +55,7 @@ pub(super) struct Called {
     pub(super) late: Stream,
     pub(super) usage: Usage,
     pub(super) enforced: Enforced,
+    pub(super) files: Files,
 }
 
 impl Live {
@@ -61,8 +64,11 @@ impl Live {
         backend: &dyn Backend,
         plan: Plan,
         cancel: BorrowedFd<'_>,
+        images: bool,
     ) -> Result<Self, SessionError> {
         let limits = *plan.limits();
+        let gallery = images.then(Gallery::new).transpose().map_err(call("make a socket"))?;
+        let (gallery, workspace) = gallery.unzip();
         let (report, report_end) = supervisor::pipe()?;
         let (stdout, stdout_end) = supervisor::pipe()?;
         let (stderr, stderr_end) = supervisor::pipe()?;
@@ -74,6 +80,7 @@ impl Live {
             code: None,
             terminal: None,
             control: Some([requests_end, replies_end]),
+            workspace,
         };
         for fd in [&stdout, &stderr, &requests, &replies] {
             fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(call("set O_NONBLOCK"))?;
@@ -92,6 +99,7 @@ impl Live {
             ended: None,
             calls: 0,
             limits,
+            gallery,
             started: Instant::now(),
         };
         live.wait_ready(cancel)?;
@@ -144,7 +152,11 @@ impl Live {
         };
         let [stdout, stderr] = turn.kept.map(Capture::finish);
         let enforced = Enforced(self.walls.clone());
-        Ok(Called { ending, alive, stdout, stderr, late, usage, enforced })
+        let mut files = Files::default();
+        if let Some(gallery) = &mut self.gallery {
+            gallery.look(&mut files);
+        }
+        Ok(Called { ending, alive, stdout, stderr, late, usage, enforced, files })
     }
 
     /// What the session has used until now, where a cgroup counts it.

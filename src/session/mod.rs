@@ -134,6 +134,8 @@ pub struct Call<'a> {
     pub code: &'a [u8],
     /// Readable when the caller has cancelled.
     pub cancel: BorrowedFd<'a>,
+    /// Whether pictures that the code makes are wanted.
+    pub images: bool,
 }
 
 impl Sessions {
@@ -219,7 +221,7 @@ impl Slot {
 
 impl State {
     fn call(&mut self, backend: &dyn Backend, call: Call<'_>) -> Result<Outcome, SessionError> {
-        let Call { name, plan, code, cancel } = call;
+        let Call { name, plan, code, cancel, images } = call;
         let time = plan.limits().time();
         if self.live.as_mut().is_some_and(Live::is_gone) {
             self.live = None;
@@ -228,7 +230,7 @@ impl State {
         let restarted = if self.live.is_none() { self.epitaph.take() } else { None };
         let live = match &mut self.live {
             Some(live) => live,
-            None => self.live.insert(Live::start(backend, plan, cancel)?),
+            None => self.live.insert(Live::start(backend, plan, cancel, images)?),
         };
         let called = live.call(code, time, cancel);
         if called.as_ref().map_or(true, |called| !called.alive) {
@@ -236,9 +238,9 @@ impl State {
             let how = called.as_ref().map(|called| called.ending.to_string());
             self.epitaph = Some(how.unwrap_or_else(|_| "it failed".to_owned()));
         }
-        let Called { ending, alive, stdout, stderr, late, usage, enforced } = called?;
+        let Called { ending, alive, stdout, stderr, late, usage, enforced, files } = called?;
         let note = SessionNote { name: name.to_string(), kept: alive, restarted, late };
-        Ok(Outcome { ending, stdout, stderr, usage, enforced, session: Some(note) })
+        Ok(Outcome { ending, stdout, stderr, usage, enforced, session: Some(note), files })
     }
 }
 

@@ -28,11 +28,11 @@ use crate::engine::cgroup::{CgroupUsage, Leaf};
 use crate::engine::report::Ended;
 use crate::engine::{Report, StepError};
 use crate::kernel;
-use crate::outcome::{Ending, Enforced, Outcome, Usage, WallReport};
+use crate::outcome::{Ending, Enforced, Files, Outcome, Usage, WallReport};
 use crate::plan::Limits;
 
-/// Bytes of one stream that are kept.
-pub const KEPT: usize = 1 << 20;
+/// Bytes of one stream that are kept. More than a model is shown: the whole lies at `/outputs`.
+pub const KEPT: usize = 4 << 20;
 /// How long a killed sandbox may take to be gone before that is an error. The kernel frees all its
 /// memory first; a process in an uninterruptible sleep delays it.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
@@ -174,7 +174,15 @@ impl Watch<'_> {
         let mut kept = flows.into_iter().filter_map(Flow::into_kept);
         let (stdout, stderr) = (kept.next().unwrap_or_default(), kept.next().unwrap_or_default());
         let enforced = Enforced(state.walls);
-        Ok(Outcome { ending, stdout, stderr, usage, enforced, session: None })
+        Ok(Outcome {
+            ending,
+            stdout,
+            stderr,
+            usage,
+            enforced,
+            session: None,
+            files: Files::default(),
+        })
     }
 }
 

@@ -1,0 +1,62 @@
+//! `/outputs`: one tmpfs of a server that all its sandboxes show, read-only.
+//!
+//! It is mounted in a mount namespace of the launcher's own, so no path of the host leads to it and
+//! it is gone with the launcher. Pid 1 is cloned with a copy of that namespace and binds the tmpfs
+//! from there: a mount that is only a descriptor can be attached once, and before Linux 6.15 not be
+//! copied.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sched::CloneFlags;
+use nix::sys::stat::{Mode, fstat};
+
+use super::child;
+use super::report::StepError;
+use crate::kernel::{self, Attributes};
+use crate::plan::{Identity, Ids};
+
+/// Where it stands in the launcher's mount namespace. No plan may show what lies below `/dev`, and
+/// neither the launcher nor pid 1 uses this part of it.
+const PLACE: &str = "/dev/shm";
+/// Bytes, a little more than the server ever keeps.
+const SIZE: &str = "80m";
+/// Files, likewise.
+const INODES: &str = "256";
+/// Memory that holds no program.
+const DATA: Attributes = Attributes::NOSUID.and(Attributes::NODEV).and(Attributes::NOEXEC);
+
+/// Makes it; the launcher has no capability before and none afterwards. The directory that is
+/// returned can be written by `ids`, from any mount namespace.
+///
+/// The user namespace maps `ids` to themselves, so that those of the sandboxes, its children, are
+/// what they would be without it. Host mounts stay slaves of the host's: what is unmounted there
+/// is here too.
+pub(super) fn make(ids: Ids) -> Result<OwnedFd, StepError> {
+    let failed = |errno| StepError::new("make room for outputs", PLACE, errno);
+    nix::sched::unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).map_err(failed)?;
+    child::map_ids(&Identity { inside: ids, ..Identity::of(ids) })?;
+    let options = [("size", SIZE), ("nr_inodes", INODES), ("mode", "0755")];
+    let options = options.map(|(key, value)| (key, value.to_owned()));
+    let tree = kernel::new_filesystem("tmpfs", &options, DATA).map_err(failed)?;
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let place = open(PLACE, flags, Mode::empty()).map_err(failed)?;
+    kernel::move_onto(tree.as_fd(), place.as_fd(), Path::new("")).map_err(failed)?;
+    child::clear_capabilities()?;
+    Ok(tree)
+}
+
+/// A read-only copy of the mount, in pid 1's copy of the launcher's mount namespace. `made` is what
+/// [`make`] returned: without it, what stands at that place is the host's.
+pub(super) fn open_copy(made: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let place = open(PLACE, flags, Mode::empty())?;
+    if fstat(&place)?.st_dev != fstat(made)?.st_dev {
+        return Err(Errno::ESTALE);
+    }
+    let tree = kernel::clone_tree(place.as_fd(), Path::new(""), false)?;
+    kernel::set_attributes(tree.as_fd(), DATA.and(Attributes::RDONLY), false)?;
+    Ok(tree)
+}
