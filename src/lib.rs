@@ -1,4 +1,5 @@
 //! A sandbox engine for language models.
+pub mod audit;
 pub mod backend;
 pub mod cli;
 pub mod doctor;
@@ -6,6 +7,7 @@ pub mod engine;
 pub mod environment;
 pub mod gallery;
 pub mod kernel;
+pub mod log;
 pub mod mcp;
 pub mod outcome;
 pub mod outputs;

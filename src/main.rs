@@ -1,12 +1,12 @@
 //! `nix-sandbox-mcp`: the only room that names every choice.
 
 use std::ffi::OsString;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use nix::unistd::{getegid, geteuid};
+use nix_sandbox::audit::Audit;
 use nix_sandbox::backend::native::Native;
 use nix_sandbox::cli::{self, Examination, House, Listed};
 use nix_sandbox::doctor::{self, Wanted};
@@ -14,6 +14,7 @@ use nix_sandbox::engine::cgroup::{Cgroups, NoCgroup, Scope};
 use nix_sandbox::engine::sources::Sources;
 use nix_sandbox::engine::{Launcher, launcher};
 use nix_sandbox::environment::catalog::Catalog;
+use nix_sandbox::log;
 use nix_sandbox::mcp;
 use nix_sandbox::outputs::Outputs;
 use nix_sandbox::plan::{Ids, Wall};
@@ -37,18 +38,20 @@ struct Real;
 impl House for Real {
     fn serve(&self) -> Result<(), String> {
         let settings = load(None)?;
-        log_to_stderr(settings.log);
+        log::to_stderr(settings.log);
         let outside = outside(&settings);
         // All before any thread exists, and the cgroup first: what is started lives where we do.
         let cgroups = Cgroups::find(outside, Scope::Enter);
         let sources = Sources::default();
         sources.prepare(outside.uid).map_err(|error| error.to_string())?;
         let (launcher, outputs) = launcher(outside)?;
-        let runner = runner(&settings, launcher, sources, cgroups).with_results(outputs);
+        let runner = runner(&settings, launcher, sources, cgroups)?.with_results(outputs);
+        let Settings { max_runs: runs, structured, .. } = settings;
+        let options = mcp::Options { runs, structured };
         for skipped in runner.catalog().skipped() {
             tracing::warn!(path = ?skipped.path, reason = %skipped.reason, "artifact skipped");
         }
-        mcp::serve(Arc::new(runner), settings.max_runs).map_err(|error| error.to_string())
+        mcp::serve(Arc::new(runner), options).map_err(|error| error.to_string())
     }
 
     fn runner(&self, project: Option<PathBuf>) -> Result<Runner, String> {
@@ -58,7 +61,8 @@ impl House for Real {
             if settings.require.contains(&Wall::Cgroup) { Scope::Enter } else { Scope::Never };
         let cgroups = Cgroups::find(outside(&settings), scope);
         let launcher = Launcher::direct().map_err(|error| error.to_string())?;
-        Ok(runner(&settings, launcher, Sources::default(), cgroups))
+        log::to_stderr(settings.log);
+        runner(&settings, launcher, Sources::default(), cgroups)
     }
 
     fn environments(&self) -> Result<Vec<Listed>, String> {
@@ -130,27 +134,16 @@ fn runner(
     launcher: Launcher,
     sources: Sources,
     cgroups: Result<Cgroups, NoCgroup>,
-) -> Runner {
+) -> Result<Runner, String> {
     let catalog = Catalog::load(settings.sources.clone());
     let backend = Box::new(Native::new(launcher, sources).with_cgroups(cgroups));
-    Runner::new(catalog, settings.ground(), outside(settings), backend)
-        .with_sessions(settings.sessions)
+    let runner = Runner::new(catalog, settings.ground(), outside(settings), backend);
+    Ok(runner.with_sessions(settings.sessions).with_audit(audit(settings)?))
 }
 
-/// Logs go to standard error, which in a server is the only stream that is not the protocol's.
-fn log_to_stderr(log: settings::Log) {
-    use tracing_subscriber::Layer as _;
-    use tracing_subscriber::filter::{LevelFilter, Targets};
-    use tracing_subscriber::layer::SubscriberExt as _;
-    // The protocol library logs what it is sent, code and all, from `debug` on.
-    let targets = Targets::new()
-        .with_default(log.level)
-        .with_target("rmcp", log.level.min(LevelFilter::WARN));
-    let format = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    let layer = if log.json { format.json().boxed() } else { format.boxed() };
-    let registry = tracing_subscriber::registry().with(layer.with_filter(targets));
-    // A second subscriber in one process is the only way for this to fail.
-    let _ = tracing::subscriber::set_global_default(registry);
+/// Opened at the start: who is root now may not be when the first run has ended.
+fn audit(settings: &Settings) -> Result<Option<Audit>, String> {
+    let Some(rules) = &settings.audit else { return Ok(None) };
+    let failed = |error| format!("NIX_SANDBOX_AUDIT: cannot append to {:?}: {error}", rules.file);
+    Audit::open(rules).map(Some).map_err(failed)
 }

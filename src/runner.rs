@@ -3,15 +3,19 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use crate::audit::{self, Audit};
 use crate::backend::{Backend, BackendError, Handover, StepError};
 use crate::doctor::{self, Host};
+use crate::environment::Origin;
 use crate::environment::catalog::{Catalog, CatalogError};
 use crate::gallery::Gallery;
 use crate::outcome::Outcome;
@@ -22,13 +26,15 @@ use crate::request::{Request, Work};
 use crate::session::{self, SessionError, Sessions};
 use crate::supervisor::{Channels, SupervisorError, Watch};
 
-pub use crate::supervisor::{Filter, Signals};
+pub use crate::supervisor::{Filter, Newest, Signals};
 
 /// Where a payload's three streams lead.
 #[derive(Debug)]
 pub enum Streams {
     /// stdin is `/dev/null`; stdout and stderr are kept, capped, in the outcome.
     Capture,
+    /// As [`Streams::Capture`], and what the payload wrote last can be looked at meanwhile.
+    Watched(Newest),
     /// As [`Streams::Capture`], but the payload reads from `stdin`.
     Feed {
         /// Read from and handed to the payload.
@@ -122,6 +128,7 @@ pub struct Runner {
     sessions: Sessions,
     images: bool,
     outputs: Option<Outputs>,
+    audit: Option<Audit>,
 }
 
 impl Runner {
@@ -129,7 +136,16 @@ impl Runner {
     #[must_use]
     pub fn new(catalog: Catalog, ground: Ground, outside: Ids, backend: Box<dyn Backend>) -> Self {
         let sessions = Sessions::default();
-        Self { catalog, ground, outside, backend, sessions, images: false, outputs: None }
+        Self {
+            catalog,
+            ground,
+            outside,
+            backend,
+            sessions,
+            images: false,
+            outputs: None,
+            audit: None,
+        }
     }
 
     /// The same with other rules for sessions.
@@ -144,6 +160,12 @@ impl Runner {
     pub fn with_results(self, outputs: Option<Outputs>) -> Self {
         let ground = Ground { outputs: outputs.is_some(), ..self.ground };
         Self { ground, outputs, images: true, ..self }
+    }
+
+    /// The same with an audit log.
+    #[must_use]
+    pub fn with_audit(self, audit: Option<Audit>) -> Self {
+        Self { audit, ..self }
     }
 
     /// Ends sessions whose time is over. Cheap; to be called every few seconds by whoever offers
@@ -162,11 +184,7 @@ impl Runner {
         streams: Streams,
         cancel: &Cancel,
     ) -> Result<Outcome, RunError> {
-        let mut outcome = self.enact(request, streams, cancel, None)?;
-        if let Some(outputs) = &self.outputs {
-            outputs.keep(&mut outcome);
-        }
-        Ok(outcome)
+        self.enter(request, streams, cancel, None)
     }
 
     /// As [`Runner::run`]; besides, the payload gets the signals that this process gets, and this
@@ -181,7 +199,36 @@ impl Runner {
         cancel: &Cancel,
         signals: &Signals,
     ) -> Result<Outcome, RunError> {
-        self.enact(request, streams, cancel, Some(signals))
+        self.enter(request, streams, cancel, Some(signals))
+    }
+
+    /// Through here goes every run; and each leaves its line.
+    fn enter(
+        &self,
+        request: &Request,
+        streams: Streams,
+        cancel: &Cancel,
+        signals: Option<&Signals>,
+    ) -> Result<Outcome, RunError> {
+        let asked = SystemTime::now();
+        let mut result = self.enact(request, streams, cancel, signals);
+        if let (Some(outputs), Ok(outcome)) = (&self.outputs, &mut result) {
+            outputs.keep(outcome);
+        }
+        if let Some(audit) = &self.audit {
+            let artifact = self.artifact(&request.environment);
+            let result = result.as_ref().map_err(ToString::to_string);
+            audit.note(&audit::Run { asked, request, artifact, result });
+        }
+        result
+    }
+
+    /// What Nix built, if that is what the environment is.
+    fn artifact(&self, environment: &str) -> Option<PathBuf> {
+        match &self.catalog.get(environment).ok()?.origin {
+            Origin::Artifact { path } => Some(path.clone()),
+            Origin::Host => None,
+        }
     }
 
     fn enact(
@@ -194,8 +241,8 @@ impl Runner {
         let plan = self.plan(request)?;
         self.backend.judge(&plan)?;
         if let (Some(name), Work::Code(code)) = (&request.session, &request.work) {
-            let (cancel, images) = (cancel.as_fd(), self.images);
-            let call = session::Call { name, plan, code, cancel, images };
+            let (cancel, images, newest) = (cancel.as_fd(), self.images, streams.newest());
+            let call = session::Call { name, plan, code, cancel, images, newest };
             return Ok(self.sessions.call(self.backend.as_ref(), call)?);
         }
         let limits = *plan.limits();
@@ -277,6 +324,15 @@ struct Ends {
 }
 
 impl Streams {
+    fn newest(&self) -> Option<&Newest> {
+        match self {
+            Self::Watched(newest) => Some(newest),
+            Self::Capture | Self::Feed { .. } | Self::Through { .. } | Self::Terminal { .. } => {
+                None
+            }
+        }
+    }
+
     fn connect(self) -> Result<Ends, RunError> {
         if let Self::Terminal { input, output, filtered } = self {
             let (socket, theirs) = crate::supervisor::terminal_pair()?;
@@ -289,6 +345,9 @@ impl Streams {
         let (stdin, channels) = match self {
             Self::Capture | Self::Terminal { .. } => {
                 (null()?, Channels::Kept { input: None, outputs: [out_read, err_read] })
+            }
+            Self::Watched(newest) => {
+                (null()?, Channels::Watched { outputs: [out_read, err_read], newest })
             }
             Self::Feed { stdin } => {
                 let (read, write) = pipe()?;

@@ -16,8 +16,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use tracing::level_filters::LevelFilter;
 
+use crate::audit;
 use crate::environment::artifact::is_variable;
 use crate::environment::{Sources, place, source};
+use crate::log::Log;
 use crate::plan::{HostFile, Identity, Ids, LimitOverrides, Limits, ProcMode, Wall};
 use crate::planner::Ground;
 use crate::policy::Profile;
@@ -54,7 +56,7 @@ const fn in_file(name: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// Every setting: the one table of which README and `--help` are made.
-pub const SETTINGS: [Setting; 23] = [
+pub const SETTINGS: [Setting; 25] = [
     variable(PROJECT_DIR, "none", "directory that sandboxes see, read-only; absolute"),
     variable(PROJECT_MOUNT, "/project", "where they see it"),
     variable(DIR, "~/.config/nix-sandbox-mcp/sandboxes", "directory of artifacts built by Nix"),
@@ -69,6 +71,17 @@ pub const SETTINGS: [Setting; 23] = [
         LOG,
         "warn",
         "what is logged to stderr: off, error, warn, info, debug or trace; with `,json` as JSON",
+    ),
+    variable(
+        AUDIT,
+        "none",
+        "file that gets a JSON line for each run, without code and output; with `,code` and \
+         `,output` at its end, with them; absolute",
+    ),
+    variable(
+        STRUCTURED,
+        "0",
+        "1: results also as structuredContent; many clients then show models nothing else",
     ),
     variable(MAX_RUNS, "8", "runs at the same time, 1 to 1024; further ones wait"),
     variable(MAX_SESSIONS, "16", "sessions at the same time, 1 to 1024"),
@@ -103,8 +116,9 @@ const STORE_ROOT: &str = "NIX_SANDBOX_STORE_ROOT";
 const BACKEND: &str = "NIX_SANDBOX_BACKEND";
 const CONFIG: &str = "NIX_SANDBOX_CONFIG";
 const LOG: &str = "NIX_SANDBOX_LOG";
+const AUDIT: &str = "NIX_SANDBOX_AUDIT";
+const STRUCTURED: &str = "NIX_SANDBOX_STRUCTURED";
 const MAX_RUNS: &str = "NIX_SANDBOX_MAX_RUNS";
-
 const MAX_SESSIONS: &str = "NIX_SANDBOX_MAX_SESSIONS";
 const SESSION_IDLE: &str = "SESSION_IDLE_TIMEOUT";
 const SESSION_LIFETIME: &str = "SESSION_MAX_LIFETIME";
@@ -192,15 +206,6 @@ pub enum Backend {
     Engine,
 }
 
-/// What is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Log {
-    /// The least important level that is shown.
-    pub level: LevelFilter,
-    /// As JSON, one object a line.
-    pub json: bool,
-}
-
 /// All settings, checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -224,6 +229,10 @@ pub struct Settings {
     pub inherited: BTreeMap<OsString, OsString>,
     /// What is logged.
     pub log: Log,
+    /// What is kept of each run.
+    pub audit: Option<audit::Rules>,
+    /// Whether results are structured too.
+    pub structured: bool,
     /// Runs at the same time.
     pub max_runs: usize,
     /// How many sessions there may be, and for how long.
@@ -280,6 +289,8 @@ impl Settings {
             proc: file.proc,
             inherited: inherited.collect(),
             log: log(lookup)?,
+            audit: audit(lookup)?,
+            structured: structured(lookup)?,
             max_runs: count(lookup, MAX_RUNS, 8)?,
             sessions: sessions(lookup)?,
         })
@@ -387,6 +398,35 @@ fn log(lookup: Lookup<'_>) -> Result<Log, SettingsError> {
         }
     };
     Ok(Log { level, json })
+}
+
+fn audit(lookup: Lookup<'_>) -> Result<Option<audit::Rules>, SettingsError> {
+    let Some(value) = lookup(AUDIT) else { return Ok(None) };
+    let mut rest = value.as_bytes();
+    let (mut code, mut output) = (false, false);
+    loop {
+        if let Some(before) = rest.strip_suffix(b",code") {
+            (rest, code) = (before, true);
+        } else if let Some(before) = rest.strip_suffix(b",output") {
+            (rest, output) = (before, true);
+        } else {
+            break;
+        }
+    }
+    let file = PathBuf::from(OsStr::from_bytes(rest));
+    if !file.is_absolute() {
+        return Err(wrong(AUDIT, &value, "must be an absolute path"));
+    }
+    Ok(Some(audit::Rules { file, code, output }))
+}
+
+fn structured(lookup: Lookup<'_>) -> Result<bool, SettingsError> {
+    let Some(value) = text(lookup, STRUCTURED)? else { return Ok(false) };
+    match value.as_str() {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(wrong(STRUCTURED, value.as_ref(), "must be 0 or 1")),
+    }
 }
 
 fn count(lookup: Lookup<'_>, name: &'static str, default: usize) -> Result<usize, SettingsError> {

@@ -75,6 +75,8 @@ fn floor(path: &Path) -> String {
 
 /// For each floor, the floors that it may name, besides itself.
 const MAY_NAME: [(&str, &[&str]); 20] = [
+    ("log", &[]),
+    ("audit", &["log", "outcome", "plan", "request"]),
     ("policy", &[]),
     ("plan", &["policy"]),
     ("request", &["plan"]),
@@ -87,7 +89,7 @@ const MAY_NAME: [(&str, &[&str]); 20] = [
     ("gallery", &["kernel", "outcome"]),
     ("outputs", &["outcome", "plan"]),
     ("environment", &["plan", "policy", "settings"]),
-    ("settings", &["plan", "policy", "environment", "planner", "session"]),
+    ("settings", &["audit", "log", "plan", "policy", "environment", "planner", "session"]),
     (
         "doctor",
         &["backend", "engine", "kernel", "plan", "policy", "outcome", "environment", "supervisor"],
@@ -110,6 +112,7 @@ const MAY_NAME: [(&str, &[&str]); 20] = [
     (
         "runner",
         &[
+            "audit",
             "backend",
             "doctor",
             "environment",
@@ -142,12 +145,14 @@ const MAY_NAME: [(&str, &[&str]); 20] = [
     (
         "main",
         &[
+            "audit",
             "backend",
             "cli",
             "doctor",
             "engine",
             "environment",
             "kernel",
+            "log",
             "mcp",
             "outcome",
             "outputs",

@@ -3,12 +3,14 @@
 //! - `run`: `exec` and `run`, one sandbox and its exit code
 //! - `show`: `envs`, `plan`, `doctor`, for people or as JSON
 //! - `demo`: the real server, asked over MCP
+//! - `generate`: shell completions and the man page, for packagers
 //! - `paint`: words on a terminal
 //!
 //! It knows the door and the plan, never the engine: [`House`] is what `main` gives it.
 #![allow(clippy::print_stdout, reason = "here standard output belongs to people and pipes")]
 
 mod demo;
+mod generate;
 mod paint;
 mod run;
 mod show;
@@ -141,6 +143,9 @@ enum Command {
     },
     /// See it work: ask the real server to compute something, and to do what must not be
     Demo,
+    /// Print shell completions or the man page
+    #[command(hide = true, subcommand)]
+    Generate(generate::What),
 }
 
 /// What `exec`, `run` and `plan` have in common.
@@ -236,6 +241,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 pub fn main(arguments: impl IntoIterator<Item = OsString>, house: &dyn House) -> ExitCode {
     let command = Arguments::command().after_help(house.settings());
     let parsed = command
+        .clone()
         .try_get_matches_from(arguments)
         .and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed {
@@ -251,6 +257,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, house: &dyn House) ->
         Some(Command::Doctor { print_apparmor: true, .. }) => show::apparmor_profile(house),
         Some(Command::Doctor { json, .. }) => show::doctor(house, json),
         Some(Command::Demo) => demo::demo(house),
+        Some(Command::Generate(what)) => generate::generate(what, command),
     };
     done.unwrap_or_else(|message| {
         complain(&message);

@@ -27,6 +27,8 @@ pub(super) struct Answer {
     pub(super) meta: Map<String, Value>,
     /// Pictures, after the text.
     pub(super) images: Vec<Image>,
+    /// All of it once more, for those who asked for it; see [`super::tool::output_schema`].
+    pub(super) structured: Map<String, Value>,
 }
 
 impl Answer {
@@ -55,7 +57,9 @@ impl Answer {
             Fault::Ours => ("internal", format!("sandbox error (internal): {sentence}")),
         };
         let meta = Map::from_iter([(FAULT.to_owned(), json!(fault))]);
-        Self { text, is_error: true, meta, images: Vec::new() }
+        let structured =
+            Map::from_iter([("error".to_owned(), json!(text)), ("fault".to_owned(), json!(fault))]);
+        Self { text, is_error: true, meta, images: Vec::new(), structured }
     }
 }
 
@@ -70,28 +74,43 @@ impl From<&Outcome> for Answer {
         let Files { stdout: out_at, stderr: err_at, images, left_out } = &outcome.files;
         let stdout = shape(&outcome.stdout, room(&outcome.stderr), out_at.as_deref());
         let stderr = shape(&outcome.stderr, room(&outcome.stdout), err_at.as_deref());
-        let mut facts = json!({
-            "ending": outcome.ending,
-            "usage": outcome.usage,
-            "bytes": {"stdout": outcome.stdout.bytes, "stderr": outcome.stderr.bytes},
-            "truncated": stdout.cut || stderr.cut,
-            "enforced": outcome.enforced,
-        });
+        let mut facts = Map::from_iter([
+            ("ending".to_owned(), json!(outcome.ending)),
+            ("usage".to_owned(), json!(outcome.usage)),
+            (
+                "bytes".to_owned(),
+                json!({"stdout": outcome.stdout.bytes, "stderr": outcome.stderr.bytes}),
+            ),
+            ("truncated".to_owned(), json!(stdout.cut || stderr.cut)),
+        ]);
         if !images.is_empty() || !left_out.is_empty() {
-            facts["images"] = pictures(images, left_out);
+            facts.insert("images".to_owned(), pictures(images, left_out));
         }
-        let mut text = String::new();
-        if let Some(SessionNote { name, kept, restarted, late }) = &outcome.session {
-            facts["session"] = json!({"name": name, "kept": kept, "restarted": restarted});
-            text = background(late);
+        let mut late = String::new();
+        if let Some(note) = &outcome.session {
+            let SessionNote { name, kept, restarted, late: stream } = note;
+            let session = json!({"name": name, "kept": kept, "restarted": restarted});
+            facts.insert("session".to_owned(), session);
+            late = shape(stream, INLINE / 2, None).text;
         }
         let trailer = trailer(outcome, stdout.replaced || stderr.replaced);
-        text.push_str(&page(&stdout, &stderr, &trailer));
+        let mut structured = facts.clone();
+        structured.extend(
+            [
+                ("stdout", &stdout.text),
+                ("stderr", &stderr.text),
+                ("background", &late),
+                ("trailer", &trailer),
+            ]
+            .map(|(name, text)| (name.to_owned(), json!(text))),
+        );
+        facts.insert("enforced".to_owned(), json!(outcome.enforced));
         Self {
-            text,
+            text: background(late) + &page(&stdout, &stderr, &trailer),
             is_error: !outcome.ending.is_success(),
-            meta: Map::from_iter([(OUTCOME.to_owned(), facts)]),
+            meta: Map::from_iter([(OUTCOME.to_owned(), facts.into())]),
             images: images.clone(),
+            structured,
         }
     }
 }
@@ -102,15 +121,12 @@ fn room(other: &Stream) -> usize {
 }
 
 /// What came between the last call and this one, so that it is not taken for this call's.
-fn background(late: &Stream) -> String {
-    if late.bytes == 0 {
-        return String::new();
+fn background(mut late: String) -> String {
+    if late.is_empty() {
+        return late;
     }
-    let mut text = "--- background, since the last call ---\n".to_owned();
-    text.push_str(&shape(late, INLINE / 2, None).text);
-    end_line(&mut text);
-    text.push_str("--- this call ---\n");
-    text
+    end_line(&mut late);
+    format!("--- background, since the last call ---\n{late}--- this call ---\n")
 }
 
 /// stdout, stderr under a line that says so, and the trailer on the last line.
@@ -316,6 +332,33 @@ mod tests {
                 "enforced": [],
             })
         );
+    }
+
+    #[test]
+    fn who_asks_for_structure_misses_nothing() {
+        let mut outcome = outcome(Ending::Exited { code: 3 }, b"a\x1b", b"b");
+        outcome.session = Some(SessionNote {
+            name: "s".to_owned(),
+            kept: true,
+            restarted: None,
+            late: stream(b"late\n"),
+        });
+        assert_eq!(
+            Value::Object(Answer::from(&outcome).structured),
+            json!({
+                "stdout": "a\\x1b",
+                "stderr": "b",
+                "background": "late\n",
+                "trailer": "[exit 3 · 0.12 s · 14 MB]",
+                "ending": {"kind": "exited", "code": 3},
+                "usage": {"wall_us": 123_456, "cpu_us": 100_000, "peak_memory": 13_500_000},
+                "bytes": {"stdout": 2, "stderr": 1},
+                "truncated": false,
+                "session": {"name": "s", "kept": true, "restarted": null},
+            })
+        );
+        let refused = Value::Object(Answer::advice("no").structured);
+        assert_eq!(refused, json!({"error": "no", "fault": "caller"}));
     }
 
     #[test]

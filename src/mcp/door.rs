@@ -9,15 +9,21 @@ use crate::outputs::Outputs;
 use crate::plan::Limits;
 use crate::planner::MOST_TIME;
 use crate::request::Request;
-use crate::runner::{Cancel, RunError, Runner, Streams};
+use crate::runner::{Cancel, Newest, RunError, Runner, Streams};
 
 /// What the server needs of the floor below.
 pub trait Door: Send + Sync + 'static {
-    /// Runs one request to its end, its streams captured. Blocks; many threads call at once.
+    /// Runs one request to its end, its streams captured; what they say meanwhile is shown in
+    /// `newest`. Blocks; many threads call at once.
     ///
     /// # Errors
     /// Never for what the code does; see [`RunError`].
-    fn run(&self, request: &Request, cancel: &Cancel) -> Result<Outcome, RunError>;
+    fn run(
+        &self,
+        request: &Request,
+        cancel: &Cancel,
+        newest: Option<Newest>,
+    ) -> Result<Outcome, RunError>;
 
     /// The environments, in an order that is the same at every start. Asked once.
     fn environments(&self) -> Vec<Offer>;
@@ -57,11 +63,18 @@ pub struct Facts {
     pub max_timeout: Duration,
     /// The memory limit, bytes, if there is one.
     pub memory: Option<u64>,
+    /// Whether sandboxes can read the whole of long outputs below `/outputs`.
+    pub outputs: bool,
 }
 
 impl Door for Runner {
-    fn run(&self, request: &Request, cancel: &Cancel) -> Result<Outcome, RunError> {
-        Self::run(self, request, Streams::Capture, cancel)
+    fn run(
+        &self,
+        request: &Request,
+        cancel: &Cancel,
+        newest: Option<Newest>,
+    ) -> Result<Outcome, RunError> {
+        Self::run(self, request, newest.map_or(Streams::Capture, Streams::Watched), cancel)
     }
 
     fn environments(&self) -> Vec<Offer> {
@@ -78,14 +91,24 @@ impl Door for Runner {
 
     fn facts(&self) -> Facts {
         let ground = self.ground();
-        let mut limits = Limits::default();
-        // Settings were checked when they were read.
-        let _ = ground.limits.apply(&mut limits);
+        // Environments may differ. What is promised holds in each of them.
+        let environments = self.catalog().entries().filter_map(|entry| entry.environment.ok());
+        let limits: Vec<Limits> = environments
+            .map(|environment| {
+                let mut limits = Limits::default();
+                // Both were checked when they were read.
+                let _ = environment.limits.apply(&mut limits).and(ground.limits.apply(&mut limits));
+                limits
+            })
+            .collect();
+        let timeout = limits.iter().map(Limits::time).min();
+        let timeout = timeout.unwrap_or_else(|| Limits::default().time());
         Facts {
             project: ground.project.as_ref().map(|(_, at)| at.clone()),
-            timeout: limits.time(),
-            max_timeout: limits.time().max(MOST_TIME),
-            memory: None,
+            timeout,
+            max_timeout: timeout.max(MOST_TIME),
+            memory: limits.iter().map(|limits| limits.memory).min(),
+            outputs: ground.outputs,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! - `run`: a request → an answer, in its turn
 //! - `answer`, `text`: an outcome → what a model reads
 //! - `tool`: what a model is told beforehand
+//! - `progress`: what a client that waits is told meanwhile
 //! - `wire`, `id`: lines in and out
 //! - `queue`: so many runs at once
 //! - `server`: the protocol itself; the only file that names `rmcp`
@@ -13,6 +14,7 @@ mod answer;
 mod call;
 mod door;
 mod id;
+mod progress;
 mod queue;
 mod run;
 mod server;
@@ -27,6 +29,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use door::{Door, Facts, Offer};
+
+/// How it serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Calls that run at once; more wait in the order in which they came.
+    pub runs: usize,
+    /// Whether results carry `structuredContent` too. Several clients show a model nothing else
+    /// then, so it holds all that the text does.
+    pub structured: bool,
+}
 
 /// Why the server could not serve.
 #[derive(Debug, thiserror::Error)]
@@ -45,24 +57,23 @@ const LAST: Duration = Duration::from_millis(500);
 
 /// Serves MCP on standard input and output until the client closes them, or SIGTERM or SIGINT.
 ///
-/// At most `limit` calls run at once; more wait in the order in which they came. While it serves,
-/// descriptor 1 is standard error and descriptor 0 is `/dev/null`, so that nothing but the protocol
-/// is read or written there.
+/// While it serves, descriptor 1 is standard error and descriptor 0 is `/dev/null`, so that nothing
+/// but the protocol is read or written there.
 ///
 /// Must be called on a thread without an event loop, after the launcher was started. Threads that
 /// still read or write may remain when it returns: end the process then.
 ///
 /// # Errors
 /// The standard streams, the event loop or the signal handlers could not be set up.
-pub fn serve(door: Arc<dyn Door>, limit: usize) -> Result<(), ServeError> {
+pub fn serve(door: Arc<dyn Door>, options: Options) -> Result<(), ServeError> {
     let wire = wire::Wire::stdio().map_err(ServeError::Stdio)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(limit.max(1))
+        .max_blocking_threads(options.runs.max(1))
         .thread_name("mcp-run")
         .build()
         .map_err(ServeError::Loop)?;
-    let served = runtime.block_on(server::serve(door, limit, wire)).map_err(ServeError::Loop);
+    let served = runtime.block_on(server::serve(door, options, wire)).map_err(ServeError::Loop);
     runtime.shutdown_timeout(LAST);
     served
 }

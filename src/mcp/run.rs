@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio::task::{JoinError, spawn_blocking};
 
 use crate::request::Request;
-use crate::runner::{Cancel, Fault, RunError};
+use crate::runner::{Cancel, Fault, Newest, RunError};
 
 use super::answer::Answer;
 use super::queue::Turn;
@@ -16,18 +16,20 @@ use super::{Door, Offer, call};
 
 /// Answers one call. Whatever happens, a panic included, there is an answer.
 ///
-/// When `cancelled` is done the run is told to end and its end is waited for.
+/// When `cancelled` is done the run is told to end and its end is waited for. What the code writes
+/// meanwhile is shown in `newest`.
 pub(super) async fn answer(
     door: Arc<dyn Door>,
     offers: Arc<[Offer]>,
     arguments: Map<String, Value>,
     turn: Turn,
     cancelled: impl Future<Output = ()> + Send + 'static,
+    newest: Option<Newest>,
 ) -> Answer {
     // A task of its own, so that a panic anywhere below is a value here.
     let task = tokio::spawn(async move {
         match call::request(arguments, &offers) {
-            Ok(request) => run(door, request, turn, cancelled).await,
+            Ok(request) => run(door, request, turn, cancelled, newest).await,
             Err(advice) => Answer::advice(&advice),
         }
     });
@@ -39,6 +41,7 @@ async fn run(
     request: Request,
     turn: Turn,
     cancelled: impl Future<Output = ()>,
+    newest: Option<Newest>,
 ) -> Answer {
     let mut cancelled = pin!(cancelled);
     let seat = tokio::select! {
@@ -53,7 +56,7 @@ async fn run(
     let switch = cancel.clone();
     let mut run = spawn_blocking(move || {
         let _seat = seat;
-        match door.run(&request, &cancel) {
+        match door.run(&request, &cancel, newest) {
             Ok(outcome) => Answer::from(&outcome),
             Err(error) => Answer::from(&error),
         }

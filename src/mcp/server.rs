@@ -16,10 +16,10 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientJsonRpcMessage,
     ClientNotification, ClientRequest, ContentBlock, CustomRequest, CustomResult, ErrorCode,
     Implementation, InitializeRequestParams, InitializeResult, JsonRpcMessage, ListResourcesResult,
-    ListToolsResult, MetaObject, PaginatedRequestParams, ReadResourceRequestParams,
-    ReadResourceResponse, ReadResourceResult, RequestId, Resource, ResourceContents,
-    ResourcesCapability, ServerCapabilities, ServerConfig, ServerJsonRpcMessage, Tool,
-    ToolAnnotations,
+    ListToolsResult, MetaObject, PaginatedRequestParams, ProgressNotificationParam, ProgressToken,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, RequestId, Resource,
+    ResourceContents, ResourcesCapability, ServerCapabilities, ServerConfig, ServerJsonRpcMessage,
+    Tool, ToolAnnotations,
 };
 use rmcp::service::{RequestContext, serve_directly};
 use rmcp::transport::Transport;
@@ -35,7 +35,8 @@ use super::answer::Answer;
 use super::queue::{Gates, Turn};
 use super::text::harmless;
 use super::wire::{Line, MAX_LINE, Pen, Wire};
-use super::{Door, Offer, call, id, run, tool};
+use super::{Door, Offer, Options, call, id, progress, run, tool};
+use crate::runner::Newest;
 
 /// How long requests that were read before the end of the input may still run.
 const GRACE: Duration = Duration::from_secs(2);
@@ -50,7 +51,7 @@ const DYING: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// No signal handler could be installed.
-pub(super) async fn serve(door: Arc<dyn Door>, limit: usize, wire: Wire) -> io::Result<()> {
+pub(super) async fn serve(door: Arc<dyn Door>, options: Options, wire: Wire) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let Wire { lines, pen, broken } = wire;
@@ -58,12 +59,12 @@ pub(super) async fn serve(door: Arc<dyn Door>, limit: usize, wire: Wire) -> io::
     let talk = Talk {
         lines: Some(lines),
         pen,
-        gates: Gates::new(limit),
+        gates: Gates::new(options.runs),
         unanswered: Arc::default(),
         ended: Arc::clone(&ended),
     };
     let tidy = tokio::spawn(tidy(Arc::clone(&door)));
-    let service = serve_directly::<RoleServer, _, _, _, _>(Server::new(door), talk, None);
+    let service = serve_directly::<RoleServer, _, _, _, _>(Server::new(door, options), talk, None);
     let stop = service.cancellation_token();
     let mut done = pin!(service.waiting());
     tokio::select! {
@@ -100,21 +101,25 @@ struct Server {
     offers: Arc<[Offer]>,
     tool: Tool,
     info: ServerConfig,
+    structured: bool,
 }
 
 impl Server {
-    fn new(door: Arc<dyn Door>) -> Self {
+    fn new(door: Arc<dyn Door>, options: Options) -> Self {
         let offers: Arc<[Offer]> = door.environments().into();
         let facts = door.facts();
-        let schema = tool::schema(&offers, &facts);
+        let schema = tool::schema(&offers);
         // It writes, but to a sandbox that is new each time: nothing that lasts is changed.
         let annotations = ToolAnnotations::new()
             .read_only(false)
             .destructive(false)
             .idempotent(true)
             .open_world(false);
-        let tool =
+        let mut tool =
             Tool::new(tool::NAME, tool::description(&facts), schema).with_annotations(annotations);
+        if options.structured {
+            tool = tool.with_raw_output_schema(Arc::new(tool::output_schema()));
+        }
         let mut capabilities = ServerCapabilities::builder().enable_tools().build();
         capabilities.resources = door.outputs().map(|_| ResourcesCapability::default());
         let info = ServerConfig::new(capabilities)
@@ -123,7 +128,21 @@ impl Server {
                 env!("CARGO_PKG_VERSION"),
             ))
             .with_instructions(tool::instructions(&offers));
-        Self { door, offers, tool, info }
+        Self { door, offers, tool, info, structured: options.structured }
+    }
+
+    fn result(&self, answer: Answer) -> CallToolResult {
+        let Answer { text, is_error, meta, images, structured } = answer;
+        let images =
+            images.iter().map(|image| ContentBlock::image(BASE64.encode(&image.bytes), image.mime));
+        let content = std::iter::once(ContentBlock::text(text)).chain(images).collect();
+        let mut result = match is_error {
+            true => CallToolResult::error(content),
+            false => CallToolResult::success(content),
+        };
+        result.meta = Some(MetaObject(meta));
+        result.structured_content = self.structured.then_some(Value::Object(structured));
+        result
     }
 }
 
@@ -168,14 +187,24 @@ impl ServerHandler for Server {
         let Some(turn) = turn else {
             return Err(ErrorData::internal_error("a call came without its turn", None));
         };
+        let token = context.meta.get_progress_token();
+        let newest = token.is_some().then(Newest::default);
         let answer = run::answer(
             Arc::clone(&self.door),
             Arc::clone(&self.offers),
             call.arguments.unwrap_or_default(),
             turn,
-            context.ct.cancelled_owned(),
+            context.ct.clone().cancelled_owned(),
+            newest.clone(),
         );
-        Ok(result(answer.await).into())
+        let answer = match token.zip(newest) {
+            None => answer.await,
+            Some((token, newest)) => {
+                let tell = |seconds, line| notify(&context, token.clone(), seconds, line);
+                progress::meanwhile(answer, &newest, tell).await
+            }
+        };
+        Ok(self.result(answer).into())
     }
 
     /// The long outputs that are kept, the oldest first.
@@ -225,7 +254,7 @@ impl ServerHandler for Server {
             // Models do this; what they get they can read.
             "tools/call" if names_our_tool(request.params.as_ref()) => {
                 let advice = Answer::advice("the arguments must be a JSON object");
-                let result = serde_json::to_value(result(advice))
+                let result = serde_json::to_value(self.result(advice))
                     .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
                 Ok(CustomResult::new(result))
             }
@@ -258,17 +287,18 @@ fn names_our_tool(params: Option<&Value>) -> bool {
     params.and_then(|params| params.get("name")).and_then(Value::as_str) == Some(tool::NAME)
 }
 
-fn result(answer: Answer) -> CallToolResult {
-    let Answer { text, is_error, meta, images } = answer;
-    let images =
-        images.iter().map(|image| ContentBlock::image(BASE64.encode(&image.bytes), image.mime));
-    let content = std::iter::once(ContentBlock::text(text)).chain(images).collect();
-    let mut result = match is_error {
-        true => CallToolResult::error(content),
-        false => CallToolResult::success(content),
-    };
-    result.meta = Some(MetaObject(meta));
-    result
+/// Tells the client how far its call is, unless it has cancelled it.
+async fn notify(
+    context: &RequestContext<RoleServer>,
+    token: ProgressToken,
+    seconds: f64,
+    line: String,
+) {
+    if !context.ct.is_cancelled() {
+        let progress = ProgressNotificationParam::new(token, seconds).with_message(line);
+        // Whoever has gone is told by the wire.
+        let _ = context.peer.notify_progress(progress).await;
+    }
 }
 
 /// The turn of one call, taken when its line was read, before any task could overtake it.

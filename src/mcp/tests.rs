@@ -10,10 +10,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 
 use super::wire::Wire;
-use super::{Door, Facts, Offer, server};
+use super::{Door, Facts, Offer, Options, server};
 use crate::outcome::{Ending, Enforced, Files, Outcome, Stream, Usage};
 use crate::request::{Request, Work};
-use crate::runner::{Cancel, Fault, RunError};
+use crate::runner::{Cancel, Fault, Newest, RunError};
 
 /// Nothing below takes this long unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -32,7 +32,12 @@ impl Scripted {
 impl Door for Scripted {
     fn expire_sessions(&self) {}
 
-    fn run(&self, request: &Request, cancel: &Cancel) -> Result<Outcome, RunError> {
+    fn run(
+        &self,
+        request: &Request,
+        cancel: &Cancel,
+        _newest: Option<Newest>,
+    ) -> Result<Outcome, RunError> {
         let Work::Code(code) = &request.work else { panic!("code") };
         let code = String::from_utf8(code.clone()).unwrap();
         self.tell(format!("start {code}"));
@@ -79,6 +84,7 @@ impl Door for Scripted {
             timeout: Duration::from_secs(30),
             max_timeout: Duration::from_secs(300),
             memory: None,
+            outputs: false,
         }
     }
 }
@@ -92,7 +98,11 @@ struct Client {
 }
 
 impl Client {
-    fn new(limit: usize) -> Self {
+    fn new(runs: usize) -> Self {
+        Self::with(Options { runs, structured: false })
+    }
+
+    fn with(options: Options) -> Self {
         let (their_input, input) = io::pipe().unwrap();
         let (output, their_output) = io::pipe().unwrap();
         let wire = Wire::over(their_input.into(), their_output.into()).unwrap();
@@ -102,7 +112,7 @@ impl Client {
         thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(server::serve(door, limit, wire)).unwrap();
+            runtime.block_on(server::serve(door, options, wire)).unwrap();
             over.send(()).unwrap();
         });
         let (lines, output_lines) = channel();
@@ -364,4 +374,27 @@ fn after_the_end_of_input_what_was_read_is_answered_and_the_rest_is_ended() {
     assert_eq!(client.text(1), "wait\n[cancelled · 0.01 s]");
     client.served();
     assert!(before.elapsed() < Duration::from_secs(4), "{:?}", before.elapsed());
+}
+
+#[test]
+fn structure_is_there_only_for_those_who_asked() {
+    for structured in [false, true] {
+        let mut client = Client::with(Options { runs: 1, structured });
+        client.request(0, "initialize", initialize("2025-06-18"));
+        client.answer(0);
+        client.request(1, "tools/list", json!({}));
+        let tool = client.answer(1)["result"]["tools"][0].take();
+        assert_eq!(tool.get("outputSchema").is_some(), structured, "{tool}");
+        client.run(2, "42");
+        let result = client.answer(2)["result"].take();
+        assert_eq!(result["content"][0]["text"], "42\n[exit 0 · 0.01 s]");
+        assert_eq!(result.get("structuredContent").is_some(), structured, "{result}");
+        if structured {
+            let known = &tool["outputSchema"]["properties"];
+            for (name, _) in result["structuredContent"].as_object().unwrap() {
+                assert!(known.get(name).is_some(), "{name}");
+            }
+            assert_eq!(result["structuredContent"]["stdout"], "42");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use crate::backend::{Backend, CgroupUsage, Ended, Handover, Leaf, Reader, Report
 use crate::gallery::Gallery;
 use crate::outcome::{Ending, Enforced, Files, Stream, Usage, WallReport};
 use crate::plan::{Limits, Plan};
-use crate::supervisor::{self, Capture, KEPT};
+use crate::supervisor::{self, Capture, KEPT, Newest};
 
 /// How long an agent may take until it waits for code.
 const START: Duration = Duration::from_secs(20);
@@ -134,12 +134,13 @@ impl Live {
         code: &[u8],
         time: Duration,
         cancel: BorrowedFd<'_>,
+        newest: Option<&Newest>,
     ) -> Result<Called, SessionError> {
         let late = self.drain_late()?;
         self.calls += 1;
         let tag = Tag::fresh(self.calls).map_err(|_| call("read /dev/urandom")(Errno::EIO))?;
         let request = tag.request(code);
-        let mut turn = Turn::new(Some(tag), request, time);
+        let mut turn = Turn::new(Some(tag), request, time).watched(newest);
         let begun = Instant::now();
         let cpu_before = self.counted().cpu_us.unwrap_or(0);
         let (ending, alive) = self.until_over(&mut turn, time, cancel)?;
@@ -415,6 +416,11 @@ impl Turn {
             kept: [Capture::new(KEPT), Capture::new(KEPT)],
             open: [true, true],
         }
+    }
+
+    fn watched(self, newest: Option<&Newest>) -> Self {
+        let kept = self.kept.map(|capture| capture.watched(newest.cloned()));
+        Self { kept, ..self }
     }
 
     fn write(&mut self, to: &OwnedFd) -> nix::Result<()> {

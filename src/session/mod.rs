@@ -22,7 +22,7 @@ use crate::backend::{Backend, BackendError, ReadError, StepError};
 use crate::outcome::{Ending, Outcome, SessionNote};
 use crate::plan::Plan;
 use crate::request::SessionName;
-use crate::supervisor::SupervisorError;
+use crate::supervisor::{Newest, SupervisorError};
 
 /// How many sessions there may be, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +136,8 @@ pub struct Call<'a> {
     pub cancel: BorrowedFd<'a>,
     /// Whether pictures that the code makes are wanted.
     pub images: bool,
+    /// Where what the code writes is shown meanwhile.
+    pub newest: Option<&'a Newest>,
 }
 
 impl Sessions {
@@ -221,7 +223,7 @@ impl Slot {
 
 impl State {
     fn call(&mut self, backend: &dyn Backend, call: Call<'_>) -> Result<Outcome, SessionError> {
-        let Call { name, plan, code, cancel, images } = call;
+        let Call { name, plan, code, cancel, images, newest } = call;
         let time = plan.limits().time();
         if self.live.as_mut().is_some_and(Live::is_gone) {
             self.live = None;
@@ -232,7 +234,7 @@ impl State {
             Some(live) => live,
             None => self.live.insert(Live::start(backend, plan, cancel, images)?),
         };
-        let called = live.call(code, time, cancel);
+        let called = live.call(code, time, cancel, newest);
         if called.as_ref().map_or(true, |called| !called.alive) {
             self.live = None;
             let how = called.as_ref().map(|called| called.ending.to_string());

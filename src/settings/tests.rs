@@ -210,6 +210,17 @@ fn bad_values_are_refused_with_name_and_value() {
     refused(DIR, "/no/such", "NIX_SANDBOX_DIR=/no/such does not exist");
     refused(DIR, "/etc/passwd", "NIX_SANDBOX_DIR=/etc/passwd is not a directory");
     refused(STORE_ROOT, "/no/such", "NIX_SANDBOX_STORE_ROOT=/no/such does not exist");
+    refused(AUDIT, "audit,code", "NIX_SANDBOX_AUDIT=audit,code must be an absolute path");
+    refused(AUDIT, "", "NIX_SANDBOX_AUDIT=\"\" must be an absolute path");
+    refused(STRUCTURED, "yes", "NIX_SANDBOX_STRUCTURED=yes must be 0 or 1");
+    for (value, file, code, output) in [
+        ("/a", "/a", false, false),
+        ("/a,code", "/a", true, false),
+        ("/a,b,output,code", "/a,b", true, true),
+    ] {
+        let rules = audit::Rules { file: file.into(), code, output };
+        assert_eq!(one(AUDIT, value).expect(value).audit, Some(rules));
+    }
     let log = one(LOG, "debug,json").expect("log").log;
     assert_eq!(log, Log { level: LevelFilter::DEBUG, json: true });
 }

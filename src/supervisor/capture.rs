@@ -2,10 +2,38 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
 
 use crate::outcome::Stream;
+
+/// What a run wrote last, for whoever wants to look at it meanwhile. Clones look at the same.
+#[derive(Debug, Clone, Default)]
+pub struct Newest(Arc<Mutex<Vec<u8>>>);
+
+impl Newest {
+    /// Bytes that are kept: enough for a line that people read.
+    const ROOM: usize = 1 << 10;
+
+    /// The newest line that is not blank, or as much of its end as is kept. A carriage return ends
+    /// a line too: progress bars write nothing else.
+    #[must_use]
+    pub fn line(&self) -> Vec<u8> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = kept.rsplit(|byte| matches!(byte, b'\n' | b'\r'));
+        let line = lines.find(|line| !line.trim_ascii().is_empty());
+        line.unwrap_or_default().trim_ascii().to_vec()
+    }
+
+    fn push(&self, bytes: &[u8]) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = &bytes[bytes.len().saturating_sub(Self::ROOM)..];
+        let surplus = (kept.len() + bytes.len()).saturating_sub(Self::ROOM);
+        kept.drain(..surplus);
+        kept.extend_from_slice(bytes);
+    }
+}
 
 /// Head and tail of a stream, half of the room each. Nothing is lost of a stream that fits.
 #[derive(Debug)]
@@ -14,12 +42,18 @@ pub(crate) struct Capture {
     tail: VecDeque<u8>,
     half: usize,
     bytes: u64,
+    newest: Option<Newest>,
 }
 
 impl Capture {
     /// Room for `room` bytes; memory is taken only as it is needed.
     pub(crate) fn new(room: usize) -> Self {
-        Self { head: Vec::new(), tail: VecDeque::new(), half: room / 2, bytes: 0 }
+        Self { head: Vec::new(), tail: VecDeque::new(), half: room / 2, bytes: 0, newest: None }
+    }
+
+    /// The same, and what comes is shown in `newest`.
+    pub(crate) fn watched(self, newest: Option<Newest>) -> Self {
+        Self { newest, ..self }
     }
 
     /// How many bytes came in all.
@@ -30,6 +64,9 @@ impl Capture {
     /// Takes what came next.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
+        if let Some(newest) = &self.newest {
+            newest.push(bytes);
+        }
         let (head, rest) = bytes.split_at(bytes.len().min(self.half - self.head.len()));
         self.head.extend_from_slice(head);
         // Of the rest only the last `half` bytes can stay.
@@ -114,6 +151,23 @@ mod tests {
                 (&b"abcd"[..], &b"ijkl"[..])
             );
             assert_eq!((stream.bytes, stream.left_out()), (12, 4));
+        }
+    }
+
+    #[test]
+    fn the_newest_line_is_shown() {
+        let newest = Newest::default();
+        let mut streams = [0, 1].map(|_| Capture::new(8).watched(Some(newest.clone())));
+        assert_eq!(newest.line(), b"");
+        for (stream, bytes, line) in [
+            (0, "one\ntw", "tw"),
+            (0, "o\n\n  \n", "two"),
+            (1, " 10 %\r 20 %\r", "20 %"),
+            (0, &"x".repeat(5000), &"x".repeat(1024)),
+            (1, "\nlast\r\n", "last"),
+        ] {
+            streams[stream].push(bytes.as_bytes());
+            assert_eq!(newest.line(), line.as_bytes());
         }
     }
 

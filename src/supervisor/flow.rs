@@ -40,8 +40,8 @@ enum Sink {
 
 impl Flow {
     /// A payload's output that is kept.
-    pub(super) fn kept(from: OwnedFd, room: usize) -> Self {
-        Self::new(from, Sink::Kept(Capture::new(room)))
+    pub(super) const fn kept(from: OwnedFd, capture: Capture) -> Self {
+        Self::new(from, Sink::Kept(capture))
     }
 
     /// A payload's output that passes through.

@@ -19,6 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
 pub(crate) use self::capture::Capture;
+pub use self::capture::Newest;
 pub use self::filter::Filter;
 pub use self::signals::Signals;
 
@@ -50,6 +51,13 @@ pub enum Channels {
         input: Option<(OwnedFd, OwnedFd)>,
         /// Read ends.
         outputs: [OwnedFd; 2],
+    },
+    /// stdout and stderr are kept, and what comes is shown meanwhile.
+    Watched {
+        /// Read ends.
+        outputs: [OwnedFd; 2],
+        /// Where it is shown.
+        newest: Newest,
     },
     /// All three pass through.
     Through {
@@ -193,9 +201,14 @@ fn connect(channels: Channels) -> Result<(Vec<Flow>, Option<Console>), Superviso
     match channels {
         Channels::Kept { input, outputs } => {
             outputs.iter().try_for_each(set_nonblocking)?;
-            let outputs = outputs.into_iter().map(|pipe| Ok(Flow::kept(pipe, KEPT)));
+            let outputs = outputs.into_iter().map(|pipe| Ok(Flow::kept(pipe, Capture::new(KEPT))));
             let flows = outputs.chain(input.map(inward)).collect::<Result<_, SupervisorError>>()?;
             Ok((flows, None))
+        }
+        Channels::Watched { outputs, newest } => {
+            outputs.iter().try_for_each(set_nonblocking)?;
+            let capture = || Capture::new(KEPT).watched(Some(newest.clone()));
+            Ok((outputs.map(|pipe| Flow::kept(pipe, capture())).into(), None))
         }
         Channels::Through { input, outputs, filtered } => {
             outputs.iter().map(|(from, _)| from).try_for_each(set_nonblocking)?;

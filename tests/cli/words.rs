@@ -51,3 +51,21 @@ fn a_project_may_be_named_relative_to_the_working_directory() {
     let line = stdout(&output).lines().find(|line| line.contains("/project ")).map(str::to_owned);
     assert!(line.is_some_and(|line| line.ends_with("/here of this host, read-only")));
 }
+
+#[test]
+fn packagers_get_completions_and_a_man_page() {
+    for shell in ["bash", "zsh", "fish"] {
+        let completions = output(&["generate", "completions", shell]);
+        assert_eq!(code(&completions), 0);
+        assert!(stdout(&completions).contains("--print-apparmor"), "{shell}");
+    }
+    let page = output(&["generate", "man"]);
+    assert_eq!(code(&page), 0);
+    let page = stdout(&page);
+    for line in [".TH nix-sandbox-mcp 1", ".SH \"THE COMMAND EXEC\"", ".SH SETTINGS", "PROJECT_DIR"]
+    {
+        assert!(page.contains(line), "{line}");
+    }
+    assert!(!page.contains("GENERATE"), "hidden");
+    assert_eq!(code(&output(&["generate", "poem"])), 125);
+}
