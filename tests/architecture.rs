@@ -74,7 +74,7 @@ fn floor(path: &Path) -> String {
 }
 
 /// For each floor, the floors that it may name, besides itself.
-const MAY_NAME: [(&str, &[&str]); 20] = [
+const MAY_NAME: [(&str, &[&str]); 22] = [
     ("log", &[]),
     ("audit", &["log", "outcome", "plan", "request"]),
     ("policy", &[]),
