@@ -108,7 +108,7 @@ fn no_link_leads_out_and_nothing_is_waited_for() {
     fs::create_dir(place("x.png")).expect("directory");
     fs::create_dir(place("closed")).expect("directory");
     fs::write(place("closed/a.png"), png(100)).expect("write");
-    fs::set_permissions(place("closed"), fs::Permissions::from_mode(0)).expect("close");
+    fs::set_permissions(place("closed"), fs::Permissions::from_mode(0o000)).expect("close");
     let started = Instant::now();
     let files = look(&mut gallery);
     assert!(started.elapsed() < Duration::from_secs(5));

@@ -32,8 +32,8 @@ use crate::kernel;
 use crate::outcome::{Ending, Enforced, Files, Outcome, Usage, WallReport};
 use crate::plan::Limits;
 
-/// Bytes of one stream that are kept. More than a model is shown: the whole lies at `/outputs`.
-pub const KEPT: usize = 4 << 20;
+/// Bytes of one stream that are kept.
+pub const KEPT: usize = 1 << 20;
 /// How long a killed sandbox may take to be gone before that is an error. The kernel frees all its
 /// memory first; a process in an uninterruptible sleep delays it.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);

@@ -206,8 +206,14 @@ fn run(plan: Plan) -> Ending {
     let ((report, report_end), (out, out_end), (err, err_end)) = (pipe(), pipe(), pipe());
     let stdio = [pipe().0, out_end, err_end];
     let backend = Native::new(Launcher::direct().expect("launcher"), Sources::default());
-    let handover =
-        Handover { stdio, report: report_end, code: None, terminal: None, control: None };
+    let handover = Handover {
+        stdio,
+        report: report_end,
+        code: None,
+        terminal: None,
+        control: None,
+        workspace: None,
+    };
     let started = backend.start(plan, handover).expect("start");
     let channels = Channels::Kept { input: None, outputs: [out, err] };
     let (pidfd, cancel) = (&started.pidfd, cancel.as_fd());
