@@ -57,7 +57,7 @@ fn packagers_get_completions_and_a_man_page() {
     for shell in ["bash", "zsh", "fish"] {
         let completions = output(&["generate", "completions", shell]);
         assert_eq!(code(&completions), 0);
-        assert!(stdout(&completions).contains("--print-apparmor"), "{shell}");
+        assert!(stdout(&completions).contains("print-apparmor"), "{shell}");
     }
     let page = output(&["generate", "man"]);
     assert_eq!(code(&page), 0);
