@@ -81,7 +81,11 @@ impl Console {
     pub(super) fn enter(&mut self) -> Result<(), SupervisorError> {
         match (&self.master, &self.raw) {
             (None, _) => Ok(()),
-            (Some(_), Some(raw)) => raw.apply().map_err(failed),
+            (Some(_), Some(raw)) => match raw.apply() {
+                // It has hung up, which whoever reads it will notice.
+                Ok(()) | Err(Errno::EIO) => Ok(()),
+                Err(errno) => Err(failed(errno)),
+            },
             (Some(_), None) => {
                 let tty = self.input.try_clone().map_err(|_| failed(Errno::EMFILE))?;
                 self.raw = Some(Raw::enter(tty).map_err(failed)?);

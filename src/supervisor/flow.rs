@@ -26,6 +26,7 @@ pub(super) struct Flow {
     filter: Option<Filter>,
     pending: Vec<u8>,
     done: usize,
+    inward: bool,
 }
 
 #[derive(Debug)]
@@ -51,11 +52,11 @@ impl Flow {
 
     /// A payload's input.
     pub(super) fn inward(from: OwnedFd, to: OwnedFd) -> Self {
-        Self::new(from, Sink::Inward(to))
+        Self { inward: true, ..Self::new(from, Sink::Inward(to)) }
     }
 
     const fn new(from: OwnedFd, to: Sink) -> Self {
-        Self { from: Some(from), to, filter: None, pending: Vec::new(), done: 0 }
+        Self { from: Some(from), to, filter: None, pending: Vec::new(), done: 0, inward: false }
     }
 
     /// How many bytes came, if they are kept.
@@ -72,6 +73,11 @@ impl Flow {
             Sink::Kept(capture) => Some(capture.finish()),
             Sink::Outward(_) | Sink::Inward(_) | Sink::Closed => None,
         }
+    }
+
+    /// Whether it led into the sandbox and its beginning is gone.
+    pub(super) const fn has_lost_its_input(&self) -> bool {
+        self.inward && self.from.is_none()
     }
 
     /// What has to happen next, if anything.
@@ -131,8 +137,9 @@ impl Flow {
         match nix::unistd::write(to, &part[..part.len().min(ATOMIC)]) {
             Ok(length) => self.done += length,
             Err(Errno::EAGAIN | Errno::EINTR) => {}
-            // Whoever read it has gone: then whoever writes it shall know (SIGPIPE).
-            Err(Errno::EPIPE) => {
+            // Whoever read it has gone (EIO: with a terminal): then whoever writes it shall know
+            // (SIGPIPE).
+            Err(Errno::EPIPE | Errno::EIO) => {
                 self.from = None;
                 self.to = Sink::Closed;
                 self.pending.clear();

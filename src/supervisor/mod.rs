@@ -275,8 +275,13 @@ impl Loop<'_> {
 
     fn reason_to_kill(&self, cancelled: bool, late: bool) -> Option<Ending> {
         let written: u64 = self.flows.iter().map(Flow::kept_bytes).sum();
+        // In raw mode no key ends the input: whoever sat there has gone, and the payload's files with
+        // this run.
+        let hung_up = self.console.is_some() && self.flows.iter().any(Flow::has_lost_its_input);
         if cancelled {
             Some(Ending::Cancelled)
+        } else if hung_up {
+            Some(Ending::Signaled { signal: libc::SIGHUP })
         } else if written > self.limits.output {
             Some(Ending::OutputLimit { bytes: self.limits.output })
         } else {

@@ -137,6 +137,9 @@ impl Tty {
     /// Any program.
     pub(crate) fn start_other(words: &[&str]) -> Self {
         let pty = openpty(Some(&SIZE), None).expect("a terminal");
+        // Nobody else shall hold it, or it never hangs up.
+        let close_on_exec = nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC);
+        nix::fcntl::fcntl(&pty.master, close_on_exec).expect("close-on-exec");
         let before = tcgetattr(&pty.slave).expect("modes");
         let end = || Stdio::from(pty.slave.try_clone().expect("a copy"));
         let mut command = Command::new("setsid");
@@ -172,6 +175,11 @@ impl Tty {
             assert!(Instant::now() < end, "{text:?} did not appear, but {:?}", self.seen);
             self.read(Duration::from_millis(50));
         }
+    }
+
+    /// Closes the terminal, as a window that is closed.
+    pub(crate) fn hang_up(&mut self) {
+        self.master = File::open("/dev/null").expect("/dev/null");
     }
 
     pub(crate) fn keys(&mut self, keys: &str) {

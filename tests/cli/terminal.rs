@@ -151,3 +151,14 @@ fn an_interactive_shell_inside_has_job_control() {
     tty.keys("exit 4\r");
     assert_eq!(tty.code(), 4);
 }
+
+#[test]
+fn a_terminal_that_hangs_up_ends_the_run_also_where_the_signal_is_ignored() {
+    let script = format!("trap '' HUP; exec {} exec -- cat", program().display());
+    let mut tty = Tty::start_other(&["sh", "-c", &script]);
+    tty.keys("ready\r");
+    tty.until("ready\r\nready\r\n");
+    tty.hang_up();
+    eventually("it ends", || tty.child.try_wait().expect("waited for").is_some());
+    assert_eq!(tty.child.wait().expect("ended").code(), Some(129));
+}
