@@ -56,11 +56,11 @@ _nsm_leave='
 # $1 = $?, $2 = $-
 _nsm_calm() {
   if [[ ! $_nsm_id ]]; then builtin return 0; fi
-  \builtin set +aeuvxET
+  \builtin set +aekuvxET
   _nsm_repair
   builtin unset -f exec # `builtin exec` would undo its redirections
   _nsm_status=$1
-  _nsm_flags=${2//[!aeuvxET]/}
+  _nsm_flags=${2//[!aekuvxET]/}
   _nsm_traps=''
 }
 
@@ -75,7 +75,7 @@ _nsm_repair() {
   if [[ -o posix ]]; then posix=yes; fi
   POSIXLY_CORRECT=yes
   \unset -f builtin
-  builtin set +aeuvxET
+  builtin set +aekuvxET
   if [[ $posix ]]; then builtin return 0; fi
   builtin set +o posix
   if [[ $options == *:expand_aliases:* ]]; then builtin shopt -s expand_aliases; fi
@@ -85,6 +85,11 @@ _nsm_say() {
   if [[ ! $_nsm_id ]]; then builtin return 0; fi
   builtin printf '%s %s %s %s\n' "$1" "$_nsm_id" "$_nsm_nonce" "$2" >&101 || builtin exit 1
   _nsm_id=''
+}
+
+# A subshell may come here too, when a signal ends it; it has nothing to say.
+_nsm_end() {
+  if [[ $BASHPID == "$$" ]]; then _nsm_say end "$1"; fi
 }
 
 # Waits for the next cell.
@@ -115,6 +120,20 @@ _nsm_read() {
   done
 }
 
+# An error such as ${x:?} must cost the rest of the cell: the next line may count on it.
+# Bash gives up one command then, so the cell becomes one, in braces.  That is not for
+# cells with errors of syntax (bash runs what comes before), nor where an earlier line
+# changes how a later one is read.
+_nsm_enclose() {
+  if [[ $_nsm_flags == *v* ]]; then builtin return 0; fi # it would show the braces
+  case $_nsm_code in
+    *alias* | *shopt* | *posix*) builtin return 0 ;;
+  esac
+  builtin local enclosed=$'{\n'"$_nsm_code"$'\n}'
+  # A branch that is not taken: only read.  A stray brace in the cell does not end it.
+  if builtin eval "case run in never) $enclosed ;; esac"; then _nsm_code=$enclosed; fi
+}
+
 # Makes ready for the cell: what is put back before it, and in the same text as it, where
 # options and traps do not yet see us.
 _nsm_prepare() {
@@ -126,6 +145,7 @@ _nsm_prepare() {
   esac
   _nsm_first+="; $_nsm_warning _nsm_stderr=''"
   _nsm_warning=''
+  _nsm_enclose
   builtin local resume="$_nsm_traps"
   if [[ $_nsm_flags ]]; then resume+="${resume:+; }{ builtin set -$_nsm_flags; } >/dev/null 2>&1"; fi
   if [[ $resume ]]; then _nsm_code=$resume$'\n'$_nsm_code; fi
@@ -136,9 +156,10 @@ _nsm_hush='
   _nsm_stderr=closed
   exec {_nsm_stderr}>&2
   exec 2>/dev/null
+  IGNOREEOF=2147483647
   if [[ $_nsm_traps$_nsm_flags ]]; then _nsm_line=0; else _nsm_line=1; fi'
 
-builtin readonly -f _nsm_calm _nsm_repair _nsm_say _nsm_next _nsm_read _nsm_prepare
+builtin readonly -f _nsm_calm _nsm_repair _nsm_say _nsm_end _nsm_next _nsm_read _nsm_enclose _nsm_prepare
 
 # Quoted names are safe from aliases.  All in one pair of braces, hence parsed before the
 # cell runs: a syntax error in the cell would leave the parser in no state to go on.  On
@@ -147,12 +168,12 @@ PROMPT_COMMAND='{ { \_nsm_calm "$?" "$-"; \builtin eval "$_nsm_leave"; \_nsm_nex
 builtin export -n PROMPT_COMMAND
 # Bash counts lines on from cell to cell; only its prompt is a place to begin anew, less
 # the line that _nsm_prepare may add.  It shows nothing.
-PS1='${_nsm_id:LINENO=_nsm_line:0}' PS2='' IGNOREEOF=2147483647
-builtin readonly PROMPT_COMMAND IGNOREEOF
+PS1='${_nsm_id:LINENO=_nsm_line:0}' PS2=''
+builtin readonly PROMPT_COMMAND
 builtin unset HISTFILE MAILCHECK TMOUT
 builtin set +o histexpand
 builtin shopt -u checkwinsize
-builtin trap '{ \_nsm_say end "$?"; } >/dev/null 2>&1' EXIT
+builtin trap '{ \_nsm_end "$?"; } >/dev/null 2>&1' EXIT
 builtin trap '' INT
 builtin printf 'ready 1\n' >&101
 builtin eval "$_nsm_hush"

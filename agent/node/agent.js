@@ -4,7 +4,7 @@
 // `Runtime.evaluate` in REPL mode knows top-level await, redeclaration of let, const
 // and class, and the value of the last expression.  We connect to our own inspector;
 // no port is opened.  What V8 leaves to us: `import` (see `rewriteImports`), SIGINT
-// (see `watchForInterrupts`) and reports without our own frames.
+// (see the end) and reports without our own frames.
 
 'use strict';
 
@@ -14,35 +14,43 @@ const Module = require('node:module');
 const path = require('node:path');
 const util = require('node:util');
 const vm = require('node:vm');
-const { Worker, isMainThread } = require('node:worker_threads');
+const { Worker, isMainThread, parentPort, workerData } = require('node:worker_threads');
 
 const PROTOCOL = 1;
 const INTERRUPTED = 130;
+const INTERRUPTING = -1;
+const RUNNING = 0; // places of the memory shared by our threads: the running call, ...
+const SIGNALS = 1; // ... and how many SIGINTs there were
 const REQUESTS = 3; // node itself marks inherited descriptors close-on-exec at its start
 const REPLIES = 4;
 const INTERRUPT = Symbol.for('nix-sandbox-mcp.interrupt');
 
 // Bound before user code can put something else in their place.
-const { process, setImmediate, Buffer, String, Number, Object, SyntaxError, Error } = globalThis;
+const { process, setImmediate, Atomics, Buffer, String, Number, Object, SyntaxError, Error } = globalThis;
 const { inspect } = util;
+const { nextTick } = process;
 
 function main() {
-  const out = openStream('stdout', 1);
-  const err = openStream('stderr', 2);
-  const agent = new Agent(out, err);
-  const watcher = new Worker(__filename);
-  watcher.once('message', () => { // SIGINT is harmless from here on
-    watcher.unref();
-    agent.serve();
-  });
+  const shared = new Int32Array(new SharedArrayBuffer(8));
+  const agent = new Agent(openStream('stdout', 1), openStream('stderr', 2), shared);
+  const threads = ['watcher', 'interrupter'].map((role) => new Worker(__filename, { workerData: { role, shared } }));
+  let awaited = threads.length;
+  for (const thread of threads) {
+    thread.once('message', () => { // once both are there, SIGINT is harmless
+      thread.unref();
+      if (--awaited === 0) agent.serve();
+    });
+  }
 }
 
 // ---------------------------------------------------------------- one call after another
 
 class Agent {
-  constructor(out, err) {
+  constructor(out, err, shared) {
     this.out = out;
     this.err = err;
+    this.shared = shared;
+    this.calls = 0;
     this.call = null; // the running one: { ident, nonce, name, failed }
     this.session = new inspector.Session();
     this.session.connect();
@@ -70,7 +78,14 @@ class Agent {
 
   run({ ident, nonce, source }) {
     this.call = { ident, nonce, name: `cell-${ident}`, failed: false };
+    this.state(++this.calls);
     this.attempt(this.call, source, [source], null);
+  }
+
+  // What the watcher goes by: the number of the running call, 0, or INTERRUPTING.
+  state(value) {
+    Atomics.store(this.shared, RUNNING, value);
+    Atomics.notify(this.shared, RUNNING);
   }
 
   // V8 refuses to declare a name anew in another way (a let over a var, say), before it
@@ -144,26 +159,34 @@ class Agent {
 
   finish(call, status) {
     if (this.call !== call) return;
+    this.state(0);
     this.call = null;
     this.say('done', call.ident, call.nonce, status);
   }
 
   report(error) {
     if (this.call) this.call.failed = true;
-    this.err.write(`Uncaught ${withoutAgent(describe(error))}\n`);
+    this.err.write(`Uncaught ${withoutAgent(describe(error).split('\n')).join('\n')}\n`);
   }
 
-  // Called by the watcher in the middle of whatever the main thread does.
-  interrupt() {
-    const call = this.call;
-    if (!call) return;
-    this.call = { ...call, failed: true }; // results of the old one are stale now
-    const current = this.call;
-    setImmediate(() => this.finish(current, INTERRUPTED));
-    const where = withoutAgent(new Error().stack).split('\n').slice(1);
-    this.err.write(['Interrupted', ...where].join('\n') + '\n');
-    // Cannot be caught, and ends everything on the stack, this function included.
-    this.session.post('Runtime.terminateExecution');
+  // Called by the watcher in the middle of whatever the main thread does, again and again
+  // until the call is over: V8 at times ends this function only.
+  interrupt(number, urgent) {
+    const state = Atomics.load(this.shared, RUNNING);
+    if (state !== number && state !== INTERRUPTING) return;
+    const busy = stackBelow();
+    if (state === number) {
+      // Inside a function of node's own, that would be left half done: wait a little.
+      if (!urgent && busy.length > 0 && withoutAgent(busy.slice(0, 1)).length === 0) return;
+      this.state(INTERRUPTING);
+      this.call = { ...this.call, failed: true }; // what the old one still says is stale
+      this.err.write(['Interrupted', ...withoutAgent(busy)].join('\n') + '\n');
+    }
+    const { call } = this;
+    setImmediate(() => this.finish(call, INTERRUPTED));
+    // Cannot be caught, and ends everything on the stack, this function included.  With
+    // nothing there to end it would hit whatever comes next.
+    if (busy.length > 0) this.session.post('Runtime.terminateExecution');
   }
 
   prepareGlobals() {
@@ -171,7 +194,7 @@ class Agent {
     require.main = module; // `if (require.main === module)` holds in a cell
     Object.assign(globalThis, { require, module, exports: module.exports });
     hide('__import', load);
-    hide(INTERRUPT, () => this.interrupt());
+    hide(INTERRUPT, (number, urgent) => this.interrupt(number, urgent));
   }
 }
 
@@ -205,23 +228,27 @@ function readFrames(fd, onFrame, onEnd) {
 // ---------------------------------------------------------------- output
 
 // Node's own pipe streams lose what is not yet written at process.exit, and make the
-// pipe non-blocking for child processes too.  These write at once and completely.
+// pipe non-blocking for child processes too.  These write at once and completely, and
+// have no state in between that an interrupt could leave behind.
 function openStream(name, fd) {
   const { Writable } = require('node:stream');
-  const stream = new Writable({
-    autoDestroy: false,
-    emitClose: false,
-    write(chunk, _, done) {
-      try {
-        writeAll(fd, chunk);
-        done();
-      } catch (error) {
-        done(error);
-      }
-    },
-  });
+  const stream = new Writable({ autoDestroy: false, emitClose: false, write: (chunk, _, done) => attempt(chunk, done) });
+  const attempt = (bytes, done) => {
+    try {
+      writeAll(fd, bytes);
+      done();
+    } catch (error) { // a closed descriptor is no reason to die
+      done(error);
+    }
+  };
+  stream.write = (chunk, encoding, done) => {
+    if (typeof encoding === 'function') [encoding, done] = [undefined, encoding];
+    const bytes = typeof chunk === 'string' ? Buffer.from(chunk, encoding) : chunk;
+    attempt(bytes, (error) => done && nextTick(done, error));
+    return true;
+  };
   stream.fd = fd;
-  stream.on('error', () => {}); // a closed descriptor is no reason to die
+  stream.on('error', () => {});
   Object.defineProperty(process, name, { configurable: true, enumerable: true, get: () => stream });
   return stream;
 }
@@ -244,10 +271,24 @@ function describe(value) {
   }
 }
 
-function withoutAgent(text) {
-  const ours = (line) => /^\s+at /.test(line) && (line.includes(__filename) || /[( ]node:/.test(line)
-    || line.includes(INTERRUPT.description));
-  return text.split('\n').filter((line) => !ours(line)).join('\n');
+function withoutAgent(lines) {
+  const kept = [];
+  for (const line of lines) {
+    const frame = /^\s+at /.test(line);
+    const ours = frame && (line.includes(__filename) || /[( ]node:/.test(line));
+    if (!ours && !/^\s+\.{3} \d+ lines matching cause stack trace/.test(line)) kept.push(line);
+    else if (line.endsWith(' {') && kept.length > 0) kept.push(kept.pop() + ' {'); // its properties follow
+  }
+  return kept;
+}
+
+// The frames that were running when the watcher's expression came on top of them.
+function stackBelow() {
+  const limit = Error.stackTraceLimit;
+  Error.stackTraceLimit = 100;
+  const frames = String(new Error().stack).split('\n');
+  Error.stackTraceLimit = limit;
+  return frames.slice(frames.findLastIndex((line) => line.includes(INTERRUPT.description)) + 1);
 }
 
 // cell-3:1:12, the line itself, and a caret: V8 tells where, but only on the side.
@@ -399,40 +440,56 @@ function importer(filename) {
 
 // ---------------------------------------------------------------- SIGINT
 
-// Runs in a thread of its own, because the main one may be inside `while (true) {}`.
-// `breakOnSigint` is how a thread that is no main thread hears of a signal; the outer
-// use keeps the handler in place while the inner one is between two waits.
-function watchForInterrupts() {
-  const cell = new Int32Array(new SharedArrayBuffer(4));
-  globalThis.wait = () => Atomics.wait(cell, 0, 0);
+// Two threads, because the main one may be inside `while (true) {}`.  `breakOnSigint` is
+// how a thread that is no main thread hears of a signal; as it breaks whatever that
+// thread does, the watcher does nothing but count.  The outer use keeps the handler in
+// place while the inner one is between two waits.
+function watchForSignals({ shared }) {
+  const never = new Int32Array(new SharedArrayBuffer(4));
+  globalThis.wait = () => Atomics.wait(never, 0, 0);
   globalThis.watch = () => {
-    for (;;) {
-      try {
-        vm.runInThisContext('wait()', { breakOnSigint: true });
-      } catch {
-        interruptMain();
-      }
+    parentPort.postMessage('ready');
+    for (;;) countSignal('wait()');
+  };
+  const countSignal = (code) => {
+    try {
+      vm.runInThisContext(code, { breakOnSigint: true });
+    } catch {
+      Atomics.add(shared, SIGNALS, 1);
+      Atomics.notify(shared, SIGNALS);
     }
   };
-  require('node:worker_threads').parentPort.postMessage('watching');
-  for (;;) {
-    try {
-      vm.runInThisContext('watch()', { breakOnSigint: true });
-    } catch {
-      interruptMain();
-    }
+  for (;;) countSignal('watch()');
+}
+
+function answerSignals({ shared }) {
+  parentPort.postMessage('ready');
+  for (let seen = 0; ;) {
+    Atomics.wait(shared, SIGNALS, seen);
+    seen = Atomics.load(shared, SIGNALS);
+    interruptMain(shared);
   }
 }
 
-// Connected only for this moment: at exit, node waits for sessions from elsewhere.
-function interruptMain() {
+// Asks a few times for a good moment, then insists.
+function interruptMain(shared) {
+  const number = Atomics.load(shared, RUNNING);
+  if (number <= 0) return; // between calls
+  // Connected only for this while: at exit, node waits for sessions from elsewhere.
   const session = new inspector.Session();
   session.connectToMainThread();
-  session.post('Runtime.evaluate', {
-    expression: `globalThis[Symbol.for(${JSON.stringify(INTERRUPT.description)})]()\n//# sourceURL=${INTERRUPT.description}`,
-  });
+  const interrupt = `globalThis[Symbol.for(${JSON.stringify(INTERRUPT.description)})]`;
+  for (let tries = 1; tries <= 200; tries++) {
+    session.post('Runtime.evaluate', {
+      expression: `${interrupt}(${number}, ${tries > 20})\n//# sourceURL=${INTERRUPT.description}`,
+    });
+    Atomics.wait(shared, RUNNING, Atomics.load(shared, RUNNING), 5);
+    const state = Atomics.load(shared, RUNNING);
+    if (state !== number && state !== INTERRUPTING) break;
+  }
   session.disconnect();
 }
 
 if (isMainThread) main();
-else watchForInterrupts();
+else if (workerData.role === 'watcher') watchForSignals(workerData);
+else answerSignals(workerData);

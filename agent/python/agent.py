@@ -15,9 +15,9 @@ import faulthandler
 import fcntl
 import linecache
 import os
-import signal
 import sys
 import traceback
+from _signal import SIGINT, default_int_handler, getsignal, signal  # less Python code to break
 from builtins import *  # noqa: F403 - our own copies: `del builtins.print` must not reach us
 from os import _exit, close, getpid, read, write
 from sys import __excepthook__ as excepthook
@@ -89,7 +89,15 @@ class Interrupts:
 
     def __init__(self):
         self.armed = False
-        signal.signal(signal.SIGINT, self.handle)
+        self.install()
+
+    def install(self):
+        signal(SIGINT, self.handle)
+
+    def disarm(self):
+        self.armed = False
+        if getsignal(SIGINT) is default_int_handler:  # put back by a cell; ours is the same, but patient
+            self.install()
 
     def handle(self, signum, frame):
         if self.armed:
@@ -104,7 +112,7 @@ class Compiler:
 
     def cell(self, source, name):
         # Registered with no modification time, which linecache takes as "never stale".
-        lines = source.decode("utf-8", "replace").splitlines(True)
+        lines = (source.decode("utf-8", "replace") + "\n").splitlines(True)
         linecache.cache[name] = (len(source), None, lines, name)
         tree = self._compile(source, name, "exec", _ast.PyCF_ONLY_AST)
         last = None
@@ -151,9 +159,9 @@ class Agent:
             self.interrupts.armed = True
             status = self.run(source, name)
             self.flush()
-            self.interrupts.armed = False
+            self.interrupts.disarm()
         except BaseException as error:  # an interrupt while reporting, or a broken report
-            self.interrupts.armed = False
+            self.interrupts.disarm()
             self.last_words(error)
             if not isinstance(error, KeyboardInterrupt):
                 status = 1
