@@ -133,7 +133,8 @@ fn background(mut late: String) -> String {
 fn page(stdout: &Shaped, stderr: &Shaped, trailer: &str) -> String {
     let mut page = stdout.text.clone();
     end_line(&mut page);
-    if !stderr.text.is_empty() {
+    // A shell that is interrupted writes an empty line.
+    if !stderr.text.trim().is_empty() {
         page.push_str("--- stderr ---\n");
         page.push_str(&stderr.text);
         end_line(&mut page);

@@ -11,13 +11,16 @@ use crate::request::Request;
 use crate::runner::{Cancel, Fault, Newest, RunError};
 
 use super::answer::Answer;
-use super::queue::Turn;
+use super::queue::{Seats, Turn};
 use super::{Door, Offer, call};
 
 /// Answers one call. Whatever happens, a panic included, there is an answer.
 ///
 /// When `cancelled` is done the run is told to end and its end is waited for. What the code writes
 /// meanwhile is shown in `newest`.
+///
+/// The seats are to be given up once the answer is on its way: the next call of the same session
+/// shall not be answered before.
 pub(super) async fn answer(
     door: Arc<dyn Door>,
     offers: Arc<[Offer]>,
@@ -25,15 +28,15 @@ pub(super) async fn answer(
     turn: Turn,
     cancelled: impl Future<Output = ()> + Send + 'static,
     newest: Option<Newest>,
-) -> Answer {
+) -> (Answer, Option<Seats>) {
     // A task of its own, so that a panic anywhere below is a value here.
     let task = tokio::spawn(async move {
         match call::request(arguments, &offers) {
             Ok(request) => run(door, request, turn, cancelled, newest).await,
-            Err(advice) => Answer::advice(&advice),
+            Err(advice) => (Answer::advice(&advice), None),
         }
     });
-    task.await.unwrap_or_else(defect)
+    task.await.unwrap_or_else(|error| (defect(error), None))
 }
 
 async fn run(
@@ -42,24 +45,24 @@ async fn run(
     turn: Turn,
     cancelled: impl Future<Output = ()>,
     newest: Option<Newest>,
-) -> Answer {
+) -> (Answer, Option<Seats>) {
     let mut cancelled = pin!(cancelled);
-    let seat = tokio::select! {
+    let seats = tokio::select! {
         biased;
-        () = &mut cancelled => return Answer::never_started(),
-        seat = turn.seats() => seat,
+        () = &mut cancelled => return (Answer::never_started(), None),
+        seats = turn.seats() => seats,
     };
     let cancel = match Cancel::new() {
         Ok(cancel) => cancel,
-        Err(errno) => return no_descriptor(errno),
+        Err(errno) => return (no_descriptor(errno), seats),
     };
     let switch = cancel.clone();
     let mut run = spawn_blocking(move || {
-        let _seat = seat;
-        match door.run(&request, &cancel, newest) {
+        let answer = match door.run(&request, &cancel, newest) {
             Ok(outcome) => Answer::from(&outcome),
             Err(error) => Answer::from(&error),
-        }
+        };
+        (answer, seats)
     });
     let ended = tokio::select! {
         ended = &mut run => ended,
@@ -68,7 +71,7 @@ async fn run(
             run.await
         }
     };
-    ended.unwrap_or_else(defect)
+    ended.unwrap_or_else(|error| (defect(error), None))
 }
 
 fn no_descriptor(errno: nix::errno::Errno) -> Answer {

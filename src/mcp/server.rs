@@ -4,7 +4,7 @@
 //! ([`serve_directly`]): a client may `initialize`, ask `server/discover`, or just call with its
 //! version in `_meta`.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::outputs::{Kept, Outputs};
 
 use super::answer::Answer;
-use super::queue::{Gates, Turn};
+use super::queue::{Gates, Seats, Turn};
 use super::text::harmless;
 use super::wire::{Line, MAX_LINE, Pen, Wire};
 use super::{Door, Offer, Options, call, id, progress, run, tool};
@@ -183,8 +183,8 @@ impl ServerHandler for Server {
             let message = format!("there is no tool {:?}; the tool is {}", call.name, tool::NAME);
             return Err(ErrorData::invalid_params(message, None));
         }
-        let turn = context.extensions.get::<Ticket>().and_then(Ticket::take);
-        let Some(turn) = turn else {
+        let ticket = context.extensions.get::<Ticket>();
+        let Some((unanswered, turn)) = ticket.and_then(Ticket::take) else {
             return Err(ErrorData::internal_error("a call came without its turn", None));
         };
         let token = context.meta.get_progress_token();
@@ -197,13 +197,14 @@ impl ServerHandler for Server {
             context.ct.clone().cancelled_owned(),
             newest.clone(),
         );
-        let answer = match token.zip(newest) {
+        let (answer, seats) = match token.zip(newest) {
             None => answer.await,
             Some((token, newest)) => {
                 let tell = |seconds, line| notify(&context, token.clone(), seconds, line);
                 progress::meanwhile(answer, &newest, tell).await
             }
         };
+        unanswered.keep(&context.id, seats);
         Ok(self.result(answer).into())
     }
 
@@ -303,24 +304,36 @@ async fn notify(
 
 /// The turn of one call, taken when its line was read, before any task could overtake it.
 #[derive(Clone)]
-struct Ticket(Arc<Mutex<Option<Turn>>>);
+struct Ticket(Arc<Unanswered>, Arc<Mutex<Option<Turn>>>);
 
 impl Ticket {
-    fn take(&self) -> Option<Turn> {
-        lock(&self.0).take()
+    fn take(&self) -> Option<(Arc<Unanswered>, Turn)> {
+        lock(&self.1).take().map(|turn| (Arc::clone(&self.0), turn))
     }
 }
 
-/// The requests that were read and not yet answered.
+/// The requests that were read and not yet answered, with the seats of those that have run.
 #[derive(Default)]
 struct Unanswered {
-    ids: Mutex<HashSet<RequestId>>,
+    ids: Mutex<HashMap<RequestId, Option<Seats>>>,
     fewer: Notify,
 }
 
 impl Unanswered {
     fn add(&self, id: &RequestId) {
-        lock(&self.ids).insert(id.clone());
+        lock(&self.ids).insert(id.clone(), None);
+    }
+
+    /// Keeps the seats until the answer is on its way; not if there will be none (cancelled).
+    fn keep(&self, id: &RequestId, seats: Option<Seats>) {
+        if let Some(place) = lock(&self.ids).get_mut(id) {
+            *place = seats;
+        }
+    }
+
+    /// The answer is in the queue of what is written: let the next one in.
+    fn release(&self, id: &RequestId) {
+        self.keep(id, None);
     }
 
     fn remove(&self, id: &RequestId) {
@@ -358,7 +371,7 @@ impl Talk {
                 if let ClientRequest::CallToolRequest(call) = &mut request.request {
                     let session = call::session(call.params.arguments.as_ref());
                     let turn = Arc::new(Mutex::new(Some(self.gates.join(session))));
-                    call.extensions.insert(Ticket(turn));
+                    call.extensions.insert(Ticket(Arc::clone(&self.unanswered), turn));
                 }
             }
             JsonRpcMessage::Notification(notification) => {
@@ -399,6 +412,9 @@ impl Transport<RoleServer> for Talk {
             JsonRpcMessage::Error(error) => error.id,
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
         };
+        if let Some(id) = &id {
+            unanswered.release(id);
+        }
         async move {
             let written = written.await;
             if let Some(id) = id {

@@ -12,6 +12,7 @@ pub mod protocol;
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -114,6 +115,9 @@ struct Slot {
     /// When it was last used: apart, so that it can be read while a call runs.
     used: Mutex<Instant>,
     state: Mutex<State>,
+    /// Calls that wait for it or run in it. Changed under the lock of all slots, so that whoever
+    /// comes next counts it before it lives.
+    callers: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -122,6 +126,9 @@ struct State {
     /// Why the state of earlier calls is gone, if there was any.
     epitaph: Option<String>,
 }
+
+/// So many sessions that have ended are remembered, so that whoever comes back is told.
+const REMEMBERED: usize = 256;
 
 /// One call to a session.
 #[derive(Debug)]
@@ -152,72 +159,92 @@ impl Sessions {
     /// # Errors
     /// Never for what the code does; see [`SessionError`].
     pub fn call(&self, backend: &dyn Backend, call: Call<'_>) -> Result<Outcome, SessionError> {
-        let slot = self.slot(call.name, call.plan.environment())?;
-        let mut state = lock(&slot.state);
-        *lock(&slot.used) = Instant::now();
+        let slot = Caller(self.slot(call.name, call.plan.environment())?);
+        let mut state = lock(&slot.0.state);
+        *lock(&slot.0.used) = Instant::now();
         let result = state.call(backend, call);
-        *lock(&slot.used) = Instant::now();
+        *lock(&slot.0.used) = Instant::now();
         result
     }
 
     /// Ends sessions whose time is over. Cheap; to be called now and then.
     pub fn expire(&self) {
-        let mut over = Vec::new();
-        lock(&self.slots).retain(|_, slot| {
-            let keep = !slot.is_over(&self.rules);
-            if !keep {
-                over.push(Arc::clone(slot));
-            }
-            keep
-        });
-        // Dropped outside of the lock: a killed sandbox takes a moment.
-        drop(over);
+        let slots: Vec<Arc<Slot>> = lock(&self.slots).values().map(Arc::clone).collect();
+        // Outside of the lock: a killed sandbox takes a moment.
+        slots.iter().for_each(|slot| slot.expire(&self.rules));
     }
 
-    /// The place of a session, made if there is room.
+    /// The place of a session, made if there is room, with one more caller.
     fn slot(&self, name: &SessionName, environment: &str) -> Result<Arc<Slot>, SessionError> {
         self.expire();
         let mut slots = lock(&self.slots);
-        if let Some(slot) = slots.get(name) {
-            if slot.environment != environment {
+        let own = slots.get(name).map(|slot| (Arc::clone(slot), slot.is_busy_or_live()));
+        match own {
+            Some((slot, true)) if slot.environment != environment => {
                 let environment = slot.environment.clone();
                 return Err(SessionError::Elsewhere { name: name.clone(), environment });
             }
-            return Ok(Arc::clone(slot));
+            Some((slot, true)) => return Ok(slot.enter()),
+            Some((_, false)) | None => {}
         }
-        // Those that have ended by themselves make room first.
-        if slots.len() >= self.rules.most {
-            slots.retain(|_, slot| slot.is_busy_or_live());
-        }
-        if slots.len() >= self.rules.most {
-            let names = slots.keys().map(ToString::to_string).collect();
+        let names: Vec<&SessionName> =
+            slots.iter().filter(|(_, slot)| slot.is_busy_or_live()).map(|(name, _)| name).collect();
+        if names.len() >= self.rules.most {
+            let names = names.into_iter().map(ToString::to_string).collect();
             return Err(SessionError::TooMany { names, idle: self.rules.idle });
+        }
+        // One that has ended is begun anew, and its epitaph told.
+        if let Some((slot, _)) = own.filter(|(slot, _)| slot.environment == environment) {
+            return Ok(slot.enter());
+        }
+        if slots.len() >= self.rules.most + REMEMBERED {
+            slots.retain(|_, slot| slot.is_busy_or_live());
         }
         let slot = Arc::new(Slot {
             environment: environment.to_owned(),
             used: Mutex::new(Instant::now()),
             state: Mutex::default(),
+            callers: AtomicUsize::new(0),
         });
         slots.insert(name.clone(), Arc::clone(&slot));
-        Ok(slot)
+        Ok(slot.enter())
     }
 }
 
 impl Slot {
-    /// Whether nobody uses it and its time is over.
-    fn is_over(&self, rules: &Rules) -> bool {
+    /// Ends it if nobody uses it and its time is over.
+    fn expire(&self, rules: &Rules) {
         // Locked: a call is under way.
-        let Ok(state) = self.state.try_lock() else { return false };
-        let idle = lock(&self.used).elapsed() >= rules.idle;
-        let old = state.live.as_ref().is_some_and(|live| live.started.elapsed() >= rules.lifetime);
-        idle || old
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let Some(live) = &state.live else { return };
+        let why = if live.started.elapsed() >= rules.lifetime {
+            format!("it had lived for {} s", rules.lifetime.as_secs())
+        } else if lock(&self.used).elapsed() >= rules.idle {
+            format!("it was not used for {} s", rules.idle.as_secs())
+        } else {
+            return;
+        };
+        state.live = None;
+        state.epitaph = Some(why);
     }
 
     fn is_busy_or_live(&self) -> bool {
-        match self.state.try_lock() {
-            Ok(mut state) => state.live.as_mut().is_some_and(|live| !live.is_gone()),
-            Err(_) => true,
-        }
+        self.callers.load(Ordering::Relaxed) > 0
+            || lock(&self.state).live.as_mut().is_some_and(|live| !live.is_gone())
+    }
+
+    fn enter(self: Arc<Self>) -> Arc<Self> {
+        self.callers.fetch_add(1, Ordering::Relaxed);
+        self
+    }
+}
+
+/// Someone who waits for a session or runs code in it.
+struct Caller(Arc<Slot>);
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.0.callers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

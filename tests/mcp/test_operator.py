@@ -1,0 +1,137 @@
+"""What the operator gets: the audit log, and logs that give no orders to a terminal.
+
+    NIX_SANDBOX_BIN=target/debug/nix-sandbox-mcp python tests/mcp/test_operator.py [test…]
+
+needs nothing but the standard library.
+"""
+
+import hashlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+
+import harness
+from harness import SERVER
+from test_raw import PATIENCE, VERSIONS, Server
+
+# A name that would clear the screen, forge a line and hide what follows.
+EVIL = "evil\x1b[2J\n2026 ERROR forged\u009b31m\u202e"
+
+
+def program(*words, input=b"", **settings):
+    """Runs the program to its end."""
+    return subprocess.run(
+        [SERVER, *words], env={**os.environ, **settings}, input=input, capture_output=True, timeout=PATIENCE, check=False
+    )
+
+
+def serving(**settings):
+    """A server with these settings."""
+    before = dict(os.environ)
+    os.environ.update(settings)
+    try:
+        return Server(VERSIONS[2])
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def lines(path):
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def sha256(code):
+    return hashlib.sha256(code.encode()).hexdigest()
+
+
+def test_every_run_leaves_a_line_whichever_way_it_came():
+    with tempfile.TemporaryDirectory() as directory:
+        audit = f"{directory}/audit.jsonl"
+        with serving(NIX_SANDBOX_AUDIT=audit) as server:
+            server.run(1, "echo SECRET")
+            server.run(2, "exit 3", session="s")
+            server.run(3, "sleep 60", session="s", timeout=0.5)
+            server.start(4, "true", env="cobol")  # advice: nothing was asked of the runner
+            server.receive()
+        assert program("run", "--env", "shell", input=b"echo 42", NIX_SANDBOX_AUDIT=audit).stdout == b"42\n"
+        assert program("exec", "--", "sh", "-c", "exit 7", NIX_SANDBOX_AUDIT=audit).returncode == 7
+        assert program("run", "--env", "cobol", input=b"1", NIX_SANDBOX_AUDIT=audit).returncode == 125
+        assert os.stat(audit).st_mode & 0o777 == 0o600
+        with open(audit, encoding="utf-8") as file:
+            assert "SECRET" not in file.read()
+        one, two, three, four, five, six = lines(audit)
+        assert one["sha256"] == sha256("echo SECRET") and one["work"] == "code", one
+        assert one["time"].endswith("Z") and one["environment"] == "shell" and "session" not in one
+        assert one["ending"] == {"kind": "exited", "code": 0} and one["usage"]["wall_us"] > 0
+        for wall in ["namespaces", "seccomp", "capabilities", "mounts"]:
+            assert one["walls"][wall] == "active", one
+        assert (two["session"], two["ending"]["code"]) == ("s", 3), two
+        assert three["ending"] == {"kind": "timed_out", "after_ms": 500}, three
+        assert four["sha256"] == sha256("echo 42"), four
+        assert five["work"] == "command" and five["ending"]["code"] == 7, five
+        assert five["sha256"] == sha256("sh\0-c\0exit 7\0"), five
+        assert "cobol" in six["refused"] and "ending" not in six, six
+
+
+def test_code_and_output_are_kept_only_for_those_who_ask():
+    with tempfile.TemporaryDirectory() as directory:
+        audit = f"{directory}/audit"
+        code = "printf '\\033[2J\u009b'"
+        with serving(NIX_SANDBOX_AUDIT=f"{audit},code,output") as server:
+            server.run(1, code)
+        with open(audit, encoding="utf-8") as file:
+            assert all(c == "\n" or c.isprintable() for c in file.read())
+        (line,) = lines(audit)
+        assert (line["code"], line["stdout"], line["stderr"]) == (code, "\x1b[2J\u009b", ""), line
+
+
+def test_an_audit_log_that_cannot_be_written_is_refused_at_the_start():
+    for file, words in [("/no/such/audit", "No such file"), ("/dev/full", "not a regular file"), ("audit", "absolute")]:
+        for command in [["--stdio"], ["exec", "--", "true"]]:
+            ran = program(*command, NIX_SANDBOX_AUDIT=file)
+            assert ran.returncode == 125 and ran.stdout == b"", ran
+            said = ran.stderr.decode()
+            assert "NIX_SANDBOX_AUDIT" in said and words in said and said.count("\n") == 1, said
+
+
+def test_a_line_that_cannot_be_written_is_logged_and_loses_no_result():
+    with tempfile.NamedTemporaryFile() as audit:
+        audit.truncate(1 << 20)
+
+        def full():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+        ran = subprocess.run(
+            [SERVER, "exec", "--", "echo", "42"],
+            env={**os.environ, "NIX_SANDBOX_AUDIT": audit.name},
+            preexec_fn=full,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert (ran.returncode, ran.stdout) == (0, b"42\n"), ran
+        assert b"the audit log misses a run" in ran.stderr, ran
+
+
+def test_TTY_10_control_bytes_in_logged_text_are_escaped():
+    with tempfile.TemporaryDirectory() as directory:
+        os.makedirs(f"{directory}/{EVIL}")
+        with open(f"{directory}/{EVIL}/metadata.json", "w", encoding="utf-8") as file:
+            file.write("{}")
+        plain = program("--stdio", NIX_SANDBOX_DIR=directory).stderr.decode()
+        assert "evil" in plain and plain.count("\n") == 1, plain
+        assert all(c == "\n" or c.isprintable() for c in plain), ascii(plain)
+        told = program("--stdio", NIX_SANDBOX_DIR=directory, NIX_SANDBOX_LOG="warn,json").stderr.decode()
+        assert all(c == "\n" or c.isprintable() for c in told), ascii(told)
+        (line,) = told.splitlines()
+        assert "evil" in json.loads(line)["fields"]["path"], line
+
+
+if __name__ == "__main__":
+    harness.main(sys.modules[__name__])
