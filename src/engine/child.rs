@@ -19,6 +19,7 @@ use nix::unistd::{ForkResult, Gid, Uid, symlinkat};
 
 use super::landlock;
 use super::memory_watch::MemoryWatch;
+use super::removal::{self, Part};
 use super::report::{Report, StepError};
 use super::steps::{Device, Step, steps};
 use super::{Launch, init, outputs};
@@ -143,7 +144,8 @@ pub fn pid1(launch: &Launch, parent: Parent<'_>) -> ! {
         limits: Vec::new(),
         walls: Vec::new(),
     };
-    let enacted = steps(&launch.plan).iter().try_for_each(|step| child.enact(step));
+    let steps = removal::standing(steps(&launch.plan));
+    let enacted = steps.iter().try_for_each(|step| child.enact(step));
     let error = match enacted.and_then(|()| child.start_payload()) {
         Ok(never) => match never {},
         Err(error) => error,
@@ -160,6 +162,7 @@ impl Child<'_> {
             Step::ForgetArguments => {
                 kernel::forget_arguments(c"init").at("forget the launcher's arguments", "")
             }
+            Step::FirstToGo => first_to_go(),
             Step::TakeIds => take_ids(self.plan().identity()),
             Step::DieWithLauncher => self.die_with_launcher(),
             Step::NewSession => nix::unistd::setsid().map(drop).at("start a session", ""),
@@ -330,7 +333,8 @@ impl Child<'_> {
             Some(Some(passed)) => passed.try_clone().at("mount", &shown)?,
             _ => open_source(source)?,
         };
-        kernel::set_attributes(tree.as_fd(), SHOWN, true).at("mount read-only", &shown)?;
+        kernel::set_attributes(tree.as_fd(), removal::attributes(SHOWN), true)
+            .at("mount read-only", &shown)?;
         let relative = self.parents(at)?;
         if source.directory {
             self.mkdir(relative)?;
@@ -586,7 +590,16 @@ impl Child<'_> {
             Wall::Seccomp,
             &format!("allow-list {}, profile {}", wearer_name(access.wearer), access.profile),
         );
-        self.active(Wall::Mounts, "private, read-only but for sized tmpfs, nosuid, nodev");
+        let told = match access.proc {
+            ProcMode::Fresh => {
+                "; /proc tells the machine's version, processors, load, uptime, memory"
+            }
+            ProcMode::None => "",
+        };
+        self.active(
+            Wall::Mounts,
+            &format!("private, read-only but for sized tmpfs, nosuid, nodev{told}"),
+        );
         self.active(
             Wall::Rlimits,
             "processes, file size, open files, locked memory, no core dumps",
@@ -645,6 +658,14 @@ pub(super) fn map_ids(identity: &Identity) -> Done {
     Ok(())
 }
 
+/// When the host runs out of memory the sandbox goes first. Whoever started the program may be shielded
+/// from that, and it is inherited; the largest value is the one that can always be written.
+fn first_to_go() -> Done {
+    let path = "/proc/self/oom_score_adj";
+    let mut file = File::options().write(true).open(path).at("write", path)?;
+    file.write_all(b"1000").at("write", path)
+}
+
 fn take_ids(identity: &Identity) -> Done {
     let (uid, gid) = (Uid::from_raw(identity.inside.uid), Gid::from_raw(identity.inside.gid));
     nix::unistd::setresgid(gid, gid, gid).at("become gid", gid)?;
@@ -655,6 +676,7 @@ fn fixed_values() -> Done {
     umask(Mode::from_bits_truncate(0o022));
     kernel::reset_personality().at("reset the personality", "")?;
     nix::sys::prctl::set_timerslack(0).at("reset the timer slack", "")?;
+    kernel::reset_priority().at("give up priority", "")?;
     kernel::set_affinity_all().at("reset the processor affinity", "")?;
     // EINVAL: built without huge pages.
     match kernel::set_thp_default() {
@@ -719,14 +741,10 @@ fn drop_capabilities() -> Done {
 /// Empties the four sets of which every process may empty its own.
 pub(super) fn clear_capabilities() -> Done {
     use caps::CapSet;
+    let step = "empty the capability set";
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
-        caps::clear(None, set).map_err(|error| {
-            StepError::new(
-                "empty the capability set",
-                format_args!("{set:?} ({error})"),
-                Errno::EPERM,
-            )
-        })?;
+        // The crate tells the kernel's answer in words only; it is still the last one.
+        caps::clear(None, set).map_err(|_| Errno::last()).at(step, format_args!("{set:?}"))?;
     }
     Ok(())
 }
@@ -755,9 +773,15 @@ fn enter_payload(plan: &Plan, terminal: bool, filter: &Program) -> Done {
     let directory = plan.command().directory.as_path();
     nix::unistd::chdir(directory).at("enter", directory.display())?;
     // Nested: pid 1 lies outside of it, so no signal, no ptrace, no /proc/1.
-    landlock::enter(plan.access())?;
+    if removal::stands(Part::Landlock) {
+        landlock::enter(plan.access())?;
+    }
+    removal::keep_capabilities();
     // Last: the filter need not allow what the steps above call.
-    kernel::load_filter(filter).at("load the system-call filter", "")
+    if removal::stands(Part::Seccomp) {
+        kernel::load_filter(filter).at("load the system-call filter", "")?;
+    }
+    Ok(())
 }
 
 /// A process group of its own, in the foreground of the terminal: Ctrl-C and Ctrl-Z reach it and

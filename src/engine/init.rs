@@ -18,6 +18,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::memory_watch::{self, MemoryWatch};
+use super::removal::{self, Part};
 use super::report::{Ended, Report};
 use crate::kernel;
 use crate::policy::Program;
@@ -75,7 +76,9 @@ pub(super) fn run(
         }
     }
     // A second wall: without it nothing is lost but depth, so a refusal does not end the run.
-    let _ = kernel::load_filter(filter);
+    if removal::stands(Part::Seccomp) {
+        let _ = kernel::load_filter(filter);
+    }
     loop {
         if let Some(over) = watch.as_mut().and_then(MemoryWatch::above_limit) {
             watch = None;

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use super::child::{self, Parent};
 use super::report::StepError;
-use super::{outputs, privilege};
-use crate::kernel::{self, Cloned, Namespaces};
+use super::{outputs, privilege, removal};
+use crate::kernel::{self, Cloned};
 use crate::plan::{Ids, Plan};
 
 /// Everything that one launch needs, in one place. The descriptors are the child's copies.
@@ -201,7 +201,7 @@ fn gone(how: &str) -> LauncherError {
 }
 
 fn clone_pid1(launch: &Launch, parent: Parent<'_>) -> Result<Sandbox, LauncherError> {
-    match kernel::clone(Namespaces::ALL, launch.cgroup.as_ref().map(AsFd::as_fd)) {
+    match kernel::clone(removal::namespaces(), launch.cgroup.as_ref().map(AsFd::as_fd)) {
         Ok(Cloned::Child) => child::pid1(launch, parent),
         Ok(Cloned::Parent { pidfd, .. }) => Ok(Sandbox { pidfd }),
         Err(errno) => Err(StepError::new("create the namespaces", "", errno).into()),

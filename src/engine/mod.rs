@@ -25,6 +25,7 @@ mod memory_watch;
 mod outputs;
 pub mod privilege;
 pub mod probe;
+mod removal;
 pub mod report;
 pub mod sources;
 pub mod steps;

@@ -14,6 +14,8 @@ pub enum Step<'p> {
     LeaveLauncher,
     /// Map the one user and the one group, setgroups(2) denied.
     MapIds,
+    /// Be the first that ends when the host runs out of memory.
+    FirstToGo,
     /// Wipe the launcher's arguments and environment out of pid 1's memory.
     ForgetArguments,
     /// Become the mapped ids.
@@ -85,7 +87,8 @@ pub enum Step<'p> {
     WriteNamespaceLimits,
     /// Make the root itself read-only.
     SealRoot,
-    /// Known values for what else is inherited: umask, personality, timer slack, affinity.
+    /// Known values for what else is inherited: umask, personality, timer slack,
+    /// affinity, priority.
     FixedValues,
     /// Only the payload's three descriptors and pid 1's own remain.
     PlaceDescriptors,
@@ -135,6 +138,8 @@ pub fn steps(plan: &Plan) -> Vec<Step<'_>> {
         // Before TakeIds: until then every id is 65534 and nothing can be made on a tmpfs
         // (EOVERFLOW).
         Step::MapIds,
+        // While this process is dumpable: else its files in /proc are root's.
+        Step::FirstToGo,
         // While this process is dumpable: the bounds are shown to their owner only.
         Step::ForgetArguments,
         Step::TakeIds,

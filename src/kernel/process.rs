@@ -133,6 +133,38 @@ pub fn set_thp_default() -> nix::Result<()> {
         .map(drop)
 }
 
+/// Gives up whatever this process has over others for processor and disk: real-time scheduling, a
+/// negative nice value, an I/O class of its own. What it has less than others stays.
+///
+/// # Errors
+/// None is expected: to give up is always allowed.
+pub fn reset_priority() -> nix::Result<()> {
+    const WHO_PROCESS: libc::c_int = 1;
+    // SAFETY: sched_getscheduler takes an integer.
+    let policy = check(libc::c_long::from(unsafe { libc::sched_getscheduler(0) }))?;
+    let below = [libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE];
+    if !below.map(libc::c_long::from).contains(&policy) {
+        // SAFETY: `sched_param` is plain integers; the pointer is to a live value of that type.
+        check(libc::c_long::from(unsafe {
+            let usual: libc::sched_param = std::mem::zeroed();
+            libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const usual)
+        }))?;
+    }
+    // As a raw call the value comes as 20 - nice, so that no good answer is negative.
+    // SAFETY: integers only.
+    let nice = check(unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) })?;
+    if nice > 20 {
+        // SAFETY: integers only.
+        check(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, 0) })?;
+    }
+    // SAFETY: integers only; class 0 is none: what the nice value gives.
+    if check(unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, 0) })? != 0 {
+        // SAFETY: integers only.
+        check(unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, 0) })?;
+    }
+    Ok(())
+}
+
 /// Lets this process run on every processor that it may.
 ///
 /// # Errors

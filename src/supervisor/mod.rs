@@ -162,12 +162,12 @@ impl Watch<'_> {
         let result = watched.run(started).and_then(|()| watched.empty_terminal());
         let Loop { mut state, mut flows, console, .. } = watched;
         let killed = state.killed.is_some() || result.is_err();
-        let gone = kill(pidfd, leaf).and_then(|()| match leaf {
-            _ if killed => wait_gone(pidfd, GRACE),
-            // So that the cgroup is empty when it is read and removed; its own event comes later,
-            // the kernel sends at most one in 10 ms.
-            Some(_) => wait_gone(pidfd, PARTING).or(Ok(())),
-            None => Ok(()),
+        // Gone also after an ordinary end: who asks what is left shall see nothing, and a cgroup is
+        // empty when it is read and removed (its own event comes later: the kernel sends at most
+        // one in 10 ms).
+        let gone = kill(pidfd, leaf).and_then(|()| match killed {
+            true => wait_gone(pidfd, GRACE),
+            false => wait_gone(pidfd, PARTING).or(Ok(())),
         });
         result.and(gone)?;
         flows.iter_mut().try_for_each(|flow| flow.drain(killed, signals))?;

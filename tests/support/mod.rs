@@ -59,6 +59,14 @@ impl Ran {
     pub(crate) fn ending(&self) -> &str {
         self.json["ending"]["kind"].as_str().unwrap_or_default()
     }
+
+    /// What the result says of one wall: `wall NAME: STRENGTH: DETAIL`.
+    pub(crate) fn report(&self, wall: &str) -> String {
+        let walls = self.json["enforced"].as_array().expect("enforced");
+        let found = walls.iter().find(|report| report["wall"] == wall).expect("wall");
+        let text = |key: &str| found[key].as_str().expect("text");
+        format!("wall {wall}: {}: {}\n", text("strength"), text("detail"))
+    }
 }
 
 /// Runs a command in an environment.
@@ -103,6 +111,7 @@ pub(crate) enum Capability {
     Landlock,
     Python,
     Node,
+    Compiler,
 }
 
 impl Capability {
@@ -112,16 +121,20 @@ impl Capability {
             Self::Landlock => "landlock",
             Self::Python => "python",
             Self::Node => "node",
+            Self::Compiler => "compiler",
         }
     }
 
     fn is_here(self) -> bool {
-        static CELLS: [OnceLock<bool>; 4] = [const { OnceLock::new() }; 4];
+        static CELLS: [OnceLock<bool>; 5] = [const { OnceLock::new() }; 5];
         *CELLS[self as usize].get_or_init(|| match self {
             Self::Userns => succeeds("shell", &["true"]),
             Self::Landlock => Path::new("/proc/self").exists() && landlock(),
             Self::Python => succeeds("python", &["python3", "-c", "pass"]),
             Self::Node => succeeds("node", &["node", "-e", "0"]),
+            Self::Compiler => {
+                Command::new("cc").arg("--version").output().is_ok_and(|cc| cc.status.success())
+            }
         })
     }
 }

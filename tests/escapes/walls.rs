@@ -1,0 +1,239 @@
+//! Which wall stops which escape: runs every entry with walls missing and writes
+//! `docs/evidence/walls.md`. Started by `tests/walls`; needs the feature `wall-removal`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+#[path = "main.rs"]
+mod escapes;
+mod remarks;
+
+use escapes::harness::{self, Entry};
+pub(crate) use escapes::support;
+
+/// The walls that can be left out, with the head of their column. What cannot be is told in the table's
+/// introduction.
+const WALLS: [(&str, &str); 10] = [
+    ("seccomp", "seccomp"),
+    ("landlock", "Landlock"),
+    ("capabilities", "no capabilities"),
+    ("namespace-limits", "namespace limits"),
+    ("read-only", "read-only mounts"),
+    ("masks", "masks of /proc"),
+    ("undumpable", "hidden pid 1"),
+    ("keyring", "own keyring"),
+    ("network", "own network"),
+    ("rlimits", "rlimits"),
+];
+
+/// How many payloads run at once.
+const AT_ONCE: usize = 4;
+
+/// What became of one line of an observation when walls were missing.
+#[derive(Debug, Default)]
+struct Line {
+    /// The walls of which each alone stops it.
+    stopped_by: BTreeSet<&'static str>,
+    /// The walls without any one of which it succeeds.
+    needs: BTreeSet<&'static str>,
+}
+
+/// What one entry showed.
+enum Row {
+    /// The lines that succeed where no wall stands, by their text before the colon.
+    Lines(BTreeMap<String, Line>),
+    /// It was not run without a wall.
+    OnlyInAVm,
+}
+
+impl Line {
+    /// How many walls stop it: one, if nothing is left when that one is missing.
+    fn count(&self) -> usize {
+        if self.needs.is_empty() { self.stopped_by.len().max(2) } else { 1 }
+    }
+}
+
+impl Row {
+    fn lines(&self) -> impl Iterator<Item = (&String, &Line)> {
+        match self {
+            Self::Lines(lines) => Some(lines),
+            Self::OnlyInAVm => None,
+        }
+        .into_iter()
+        .flatten()
+    }
+
+    /// The walls that stop the line that fewest walls stop; none of the ten, if it has no line.
+    fn count(&self) -> usize {
+        self.lines().map(|(_, line)| line.count()).min().unwrap_or_default()
+    }
+
+    /// The lines that one wall alone stops.
+    fn weak(&self) -> String {
+        let weak = self.lines().filter(|(_, line)| line.count() < 2);
+        weak.map(|(text, _)| format!("`{text}`")).collect::<Vec<_>>().join(", ")
+    }
+
+    fn cell(&self, wall: &str) -> &'static str {
+        let Self::Lines(lines) = self else { return "" };
+        let stops = lines.values().filter(|line| line.stopped_by.contains(wall)).count();
+        let needed = lines.values().any(|line| line.needs.contains(wall));
+        match (stops, needed) {
+            (0, false) => "",
+            (0, true) => "needed",
+            (all, false) if all == lines.len() => "stops",
+            (all, true) if all == lines.len() => "stops, needed",
+            (_, false) => "part",
+            (_, true) => "part, needed",
+        }
+    }
+}
+
+fn main() {
+    let entries: Vec<&Entry> = escapes::GROUPS.iter().copied().flatten().collect();
+    let lacking: Vec<_> = entries.iter().filter(|entry| !entry.can_run()).map(|e| e.name).collect();
+    assert!(lacking.is_empty(), "this host cannot run {lacking:?}");
+    let (next, rows) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let started = std::time::Instant::now();
+                    let row = examine(entry);
+                    rows.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.name, row);
+                    eprintln!("{} ({:.1} s)", entry.name, started.elapsed().as_secs_f64());
+                }
+            });
+        }
+    });
+    let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let unexplained: Vec<_> = entries
+        .iter()
+        .filter(|entry| rows[entry.name].count() < 2)
+        .filter(|entry| remarks::of(entry).is_empty() && entry.only_in_a_vm.is_empty())
+        .map(|entry| format!("{} ({})", entry.name, rows[entry.name].count()))
+        .collect();
+    let unknown = remarks::unknown(&entries);
+    let path = std::env::args().nth(1).expect("usage: walls FILE");
+    std::fs::write(path, table(&entries, &rows)).expect("write the table");
+    assert!(unexplained.is_empty(), "no reason is given for {}", unexplained.join(", "));
+    assert!(unknown.is_empty(), "reasons are given for what is not there: {unknown:?}");
+}
+
+/// Runs an entry with all walls, with none, with each alone, and without each.
+fn examine(entry: &Entry) -> Row {
+    let whole = entry.observe(&[]);
+    let wrong = harness::differences(entry.expected, &whole.text);
+    assert!(wrong.is_empty(), "{} is not right with all walls: {wrong:?}", entry.name);
+    if !entry.only_in_a_vm.is_empty() {
+        return Row::OnlyInAVm;
+    }
+    let names = || WALLS.iter().map(|(name, _)| *name);
+    let without = |removed: Vec<&str>| {
+        let observed = entry.observe(&[("NIX_SANDBOX_TEST_WITHOUT", &removed.join(","))]);
+        succeeded(&whole.text, &observed.text)
+    };
+    let mut lines: BTreeMap<String, Line> =
+        without(names().collect()).into_iter().map(|line| (line, Line::default())).collect();
+    if lines.is_empty() {
+        return Row::Lines(lines);
+    }
+    for wall in names() {
+        let alone = without(names().filter(|name| *name != wall).collect());
+        let missing = without(vec![wall]);
+        for (text, line) in &mut lines {
+            if !alone.contains(text) {
+                line.stopped_by.insert(wall);
+            }
+            if missing.contains(text) {
+                line.needs.insert(wall);
+            }
+        }
+    }
+    Row::Lines(lines)
+}
+
+/// The lines of `observed` that are not as in `whole` and are no refusal either.
+fn succeeded(whole: &str, observed: &str) -> BTreeSet<String> {
+    let mut before: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in whole.lines() {
+        let (what, answer) = parts(line);
+        before.entry(what).or_default().push(answer);
+    }
+    let changed = |line: &&str| {
+        let (what, answer) = parts(line);
+        !refused(answer) && !before.get(what).is_some_and(|answers| answers.contains(&answer))
+    };
+    observed.lines().filter(changed).map(|line| parts(line).0.to_owned()).collect()
+}
+
+fn parts(line: &str) -> (&str, &str) {
+    line.rsplit_once(": ").unwrap_or((line, line))
+}
+
+/// An errno's name, a signal's, or the end of a payload that had nothing left to try.
+fn refused(answer: &str) -> bool {
+    let errno = answer.strip_prefix('E').is_some_and(|rest| {
+        !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+    });
+    errno || ["SYS", "SEGV", "ILL"].contains(&answer) || answer.starts_with("[exit ")
+}
+
+fn table(entries: &[&Entry], rows: &BTreeMap<&str, Row>) -> String {
+    let run = rows.values().filter(|row| matches!(row, Row::Lines(_))).count();
+    let open: Vec<&Row> = rows.values().filter(|row| row.lines().next().is_some()).collect();
+    let twice = open.iter().filter(|row| row.count() >= 2).count();
+    let attempts: Vec<&Line> = open.iter().flat_map(|row| row.lines()).map(|(_, l)| l).collect();
+    let attempts_twice = attempts.iter().filter(|line| line.count() >= 2).count();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let abi = nix_sandbox::kernel::landlock_abi().map_or("none".to_owned(), |abi| abi.to_string());
+    let percent = |part: usize, whole: usize| (part * 100).checked_div(whole).unwrap_or_default();
+    let mut text = format!(
+        "# Which wall stops what\n\n\
+         Generated by `tests/walls` on Linux {} (Landlock ABI {abi}), started by {}; do not edit. Each line is\n\
+         an entry of [`tests/escapes`](../../tests/escapes/README.md): what it tries is told there, and so is\n\
+         what is right.\n\n\
+         Every payload was run with all walls, with none of the ten below, with each of them alone, and\n\
+         without each of them. *stops*: this wall alone is enough. *part*: for some of what the payload\n\
+         tries. *needed*: when just this wall is missing, something succeeds. *walls*: how many stop the\n\
+         attempt that fewest stop; two, where no single wall is needed, but several work together.\n\n\
+         What cannot be taken away, because nothing would be left of a sandbox: the user, PID, mount, IPC,\n\
+         UTS and cgroup namespaces, a file tree of its own, no uid of root's on the host, no_new_privs,\n\
+         closed descriptors, a cleared environment. *always*: these alone stop it.\n\n\
+         | | entries | attempts in them |\n|---|---|---|\n\
+         | all | {} | |\n\
+         | run with walls missing | {run} | |\n\
+         | something succeeds where none of the ten stands | {} | {} |\n\
+         | of these, stopped by two walls or more | {twice} ({} %) | {attempts_twice} ({} %) |\n\n",
+        kernel.trim(),
+        if support::is_root() { "root" } else { "an ordinary user" },
+        entries.len(),
+        open.len(),
+        attempts.len(),
+        percent(twice, open.len()),
+        percent(attempts_twice, attempts.len()),
+    );
+    let heads: Vec<&str> = WALLS.iter().map(|(_, head)| *head).collect();
+    let _ = writeln!(text, "| entry | {} | walls | remark |", heads.join(" | "));
+    let _ = writeln!(text, "|---|{}---|---|", "---|".repeat(WALLS.len()));
+    for entry in entries {
+        let row = &rows[entry.name];
+        let cells: Vec<&str> = WALLS.iter().map(|(name, _)| row.cell(name)).collect();
+        let number = match row {
+            Row::OnlyInAVm => "—".to_owned(),
+            Row::Lines(lines) if lines.is_empty() => "always".to_owned(),
+            Row::Lines(_) => row.count().to_string(),
+        };
+        let reason = match row {
+            Row::OnlyInAVm => format!("only in a virtual machine: {}", entry.only_in_a_vm),
+            Row::Lines(_) if row.count() < 2 => remarks::of(entry).to_owned(),
+            Row::Lines(_) => entry.note.to_owned(),
+        };
+        let weak = row.weak();
+        let remark = if weak.is_empty() { reason } else { format!("{weak}: {reason}") };
+        let _ = writeln!(text, "| {} | {} | {number} | {remark} |", entry.name, cells.join(" | "));
+    }
+    text
+}
