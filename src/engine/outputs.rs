@@ -18,9 +18,9 @@ use super::report::StepError;
 use crate::kernel::{self, Attributes};
 use crate::plan::{Identity, Ids};
 
-/// Where it stands in the launcher's mount namespace. No plan may show what lies below `/dev`, and
-/// neither the launcher nor pid 1 uses this part of it.
-const PLACE: &str = "/dev/shm";
+/// Where it stands in the launcher's mount namespace: the first of these that there is. No plan may
+/// show them, and neither the launcher nor pid 1 uses them.
+const PLACES: [&str; 2] = ["/dev/shm", "/sys"];
 /// Bytes, a little more than the server ever keeps.
 const SIZE: &str = "80m";
 /// Files, likewise.
@@ -35,27 +35,29 @@ const DATA: Attributes = Attributes::NOSUID.and(Attributes::NODEV).and(Attribute
 /// what they would be without it. Host mounts stay slaves of the host's: what is unmounted there
 /// is here too.
 pub(super) fn make(ids: Ids) -> Result<OwnedFd, StepError> {
-    let failed = |errno| StepError::new("make room for outputs", PLACE, errno);
+    let failed = |errno| StepError::new("make room for outputs", "", errno);
     nix::sched::unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).map_err(failed)?;
     child::map_ids(&Identity { inside: ids, ..Identity::of(ids) })?;
     let options = [("size", SIZE), ("nr_inodes", INODES), ("mode", "0755")];
     let options = options.map(|(key, value)| (key, value.to_owned()));
     let tree = kernel::new_filesystem("tmpfs", &options, DATA).map_err(failed)?;
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let place = open(PLACE, flags, Mode::empty()).map_err(failed)?;
+    let place = places().next().ok_or(Errno::ENOENT).map_err(failed)?;
     kernel::move_onto(tree.as_fd(), place.as_fd(), Path::new("")).map_err(failed)?;
     child::clear_capabilities()?;
     Ok(tree)
 }
 
+fn places() -> impl Iterator<Item = OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    PLACES.iter().filter_map(move |place| open(*place, flags, Mode::empty()).ok())
+}
+
 /// A read-only copy of the mount, in pid 1's copy of the launcher's mount namespace. `made` is what
 /// [`make`] returned: without it, what stands at that place is the host's.
 pub(super) fn open_copy(made: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let place = open(PLACE, flags, Mode::empty())?;
-    if fstat(&place)?.st_dev != fstat(made)?.st_dev {
-        return Err(Errno::ESTALE);
-    }
+    let device = fstat(made)?.st_dev;
+    let is_it = |place: &OwnedFd| fstat(place).is_ok_and(|stat| stat.st_dev == device);
+    let place = places().find(is_it).ok_or(Errno::ESTALE)?;
     let tree = kernel::clone_tree(place.as_fd(), Path::new(""), false)?;
     kernel::set_attributes(tree.as_fd(), DATA.and(Attributes::RDONLY), false)?;
     Ok(tree)
