@@ -109,11 +109,12 @@ impl Server {
         let offers: Arc<[Offer]> = door.environments().into();
         let facts = door.facts();
         let schema = tool::schema(&offers);
-        // It writes, but to a sandbox that is new each time: nothing that lasts is changed.
+        // It writes, but to a sandbox: nothing of the host is changed. A session, though, is not the
+        // same after a call.
         let annotations = ToolAnnotations::new()
             .read_only(false)
             .destructive(false)
-            .idempotent(true)
+            .idempotent(false)
             .open_world(false);
         let mut tool =
             Tool::new(tool::NAME, tool::description(&facts), schema).with_annotations(annotations);

@@ -12,6 +12,7 @@ import random
 import re
 import select
 import sys
+import tempfile
 import time
 from contextlib import asynccontextmanager
 
@@ -517,6 +518,20 @@ async def test_P5_rows_that_end_the_interpreter():
         ("P5", "import os; os.kill(os.getpid(), 11)", "killed by SIGSEGV"),
         ("P5", "import ctypes; ctypes.string_at(0)", "killed by SIGSEGV"),
     ])
+
+
+async def test_P15_memory_is_limited_and_its_lack_is_named():
+    with tempfile.TemporaryDirectory() as directory:
+        settings = f"{directory}/settings.toml"
+        with open(settings, "w", encoding="utf-8") as file:
+            file.write('[limits]\nmemory = "64M"\n')
+        async with connected(NIX_SANDBOX_CONFIG=settings) as run:
+            assert "Memory: 64 MiB" in (await run.client.list_tools()).tools[0].description
+            for session in ["s", None]:
+                text = await run("python", "x = bytearray(300 << 20)\nimport time; time.sleep(20)", session=session)
+                assert split(text)[1].startswith("[out of memory · "), text
+            text = await run("python", "print('x' in globals())")
+            assert text.startswith("False\n") and f"{ANEW} (out of memory)" in text, text
 
 
 async def test_P14_a_thread_that_prints_after_its_call_is_labelled():
