@@ -122,10 +122,21 @@ impl Live {
         }
     }
 
-    /// Whether it has ended since the last call.
-    pub(super) fn is_gone(&mut self) -> bool {
-        let gone = self.take_reports().is_err() || self.report.is_closed() || self.ended.is_some();
-        gone || !matches!(self.lines.next(None), Ok(None))
+    /// Why it cannot be asked again, if so: it has ended since the last call, or it has said
+    /// something though nobody asked, as where code forged its own answer and the true one followed.
+    pub(super) fn is_gone(&mut self) -> Option<&'static str> {
+        const ENDED: &str = "it had ended since the last call";
+        const SPOKE: &str = "it had answered one call twice";
+        if self.take_reports().is_err() || self.report.is_closed() || self.ended.is_some() {
+            return Some(ENDED);
+        }
+        let mut buffer = [0; 1024];
+        match nix::unistd::read(&self.replies, &mut buffer) {
+            Ok(0) => return Some(ENDED),
+            Ok(length) => self.lines.push(&buffer[..length]),
+            Err(_) => {}
+        }
+        (!matches!(self.lines.next(None), Ok(None))).then_some(SPOKE)
     }
 
     /// Hands over `code` and waits for what becomes of it.

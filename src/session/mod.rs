@@ -230,7 +230,7 @@ impl Slot {
 
     fn is_busy_or_live(&self) -> bool {
         self.callers.load(Ordering::Relaxed) > 0
-            || lock(&self.state).live.as_mut().is_some_and(|live| !live.is_gone())
+            || lock(&self.state).live.as_mut().is_some_and(|live| live.is_gone().is_none())
     }
 
     fn enter(self: Arc<Self>) -> Arc<Self> {
@@ -252,9 +252,9 @@ impl State {
     fn call(&mut self, backend: &dyn Backend, call: Call<'_>) -> Result<Outcome, SessionError> {
         let Call { name, plan, code, cancel, images, newest } = call;
         let time = plan.limits().time();
-        if self.live.as_mut().is_some_and(Live::is_gone) {
+        if let Some(why) = self.live.as_mut().and_then(Live::is_gone) {
             self.live = None;
-            self.epitaph = Some("it had ended since the last call".to_owned());
+            self.epitaph = Some(why.to_owned());
         }
         let restarted = if self.live.is_none() { self.epitaph.take() } else { None };
         let live = match &mut self.live {
