@@ -1,7 +1,7 @@
 //! Pid 1 enacts the steps, and the payload its own last few.
 //!
 //! This code runs after the clone, in a process with one thread: ordinary Rust is allowed. It
-//! returns to nobody: it ends in [`init::run`] or in `_exit`.
+//! returns to nobody: it ends in `init::run` or in `_exit`.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;

@@ -85,7 +85,7 @@ pub enum Launcher {
 }
 
 /// How this program is started to be a launcher: the first argument. The ids of its sandboxes
-/// follow, and [`OUTPUTS`] where they shall have `/outputs`; its 0 is the socket, its 1 the server's pidfd.
+/// follow, and `OUTPUTS` where they shall have `/outputs`; its 0 is the socket, its 1 the server's pidfd.
 pub const ARGUMENT: &str = "--launcher";
 
 /// How a launcher is told to make `/outputs`.

@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod artifacts;
 mod endings;
 mod files;
 mod identity;
