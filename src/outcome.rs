@@ -38,6 +38,8 @@ pub enum Ending {
     },
     /// The caller cancelled.
     Cancelled,
+    /// Code in a session answered in the place of the session's agent; it was ended.
+    Interfered,
     /// The sandbox stood, but the program could not be executed.
     CouldNotStart {
         /// The program.
@@ -59,7 +61,10 @@ impl Ending {
             Self::TimedOut { .. } => 124,
             Self::CouldNotStart { errno, .. } if *errno == nix::errno::Errno::ENOENT as i32 => 127,
             Self::CouldNotStart { .. } => 126,
-            Self::OutOfMemory | Self::OutputLimit { .. } | Self::Cancelled => 137,
+            Self::OutOfMemory
+            | Self::OutputLimit { .. }
+            | Self::Cancelled
+            | Self::Interfered => 137,
         };
         u8::try_from(code & 0xff).unwrap_or(u8::MAX)
     }
@@ -85,6 +90,7 @@ impl fmt::Display for Ending {
             Self::OutOfMemory => f.write_str("out of memory"),
             Self::OutputLimit { bytes } => write!(f, "stopped: wrote more than {bytes} bytes"),
             Self::Cancelled => f.write_str("cancelled"),
+            Self::Interfered => f.write_str("ended: code answered in the place of its interpreter"),
             Self::CouldNotStart { program, errno } => {
                 let why = match nix::errno::Errno::from_raw(*errno) {
                     nix::errno::Errno::ENOENT => {

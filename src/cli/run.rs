@@ -90,7 +90,9 @@ fn why(ending: &Ending) -> Option<String> {
         Ending::Exited { .. } | Ending::Signaled { .. } | Ending::Cancelled => None,
         Ending::TimedOut { .. } => Some(format!("{ending}; --timeout SECONDS sets another limit")),
         Ending::OutOfMemory => Some(format!("{ending}; --memory SIZE sets another limit")),
-        Ending::OutputLimit { .. } | Ending::CouldNotStart { .. } => Some(ending.to_string()),
+        Ending::OutputLimit { .. } | Ending::Interfered | Ending::CouldNotStart { .. } => {
+            Some(ending.to_string())
+        }
     }
 }
 

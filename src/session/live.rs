@@ -199,7 +199,10 @@ impl Live {
                     let ending = self.bury(turn)?;
                     return Ok((stopped.unwrap_or(ending), false));
                 }
-                Some(News::Nonsense) => return Ok((self.bury(turn)?, false)),
+                Some(News::Nonsense) => {
+                    self.bury(turn)?;
+                    return Ok((Ending::Interfered, false));
+                }
                 Some(News::Late) if stopped.is_some() => {
                     let ending = self.bury(turn)?;
                     return Ok((stopped.unwrap_or(ending), false));
