@@ -204,6 +204,7 @@ mod tests {
             ending: Ending::Exited { code: 3 },
             stdout,
             stderr: Stream::default(),
+            order: crate::outcome::Order::default(),
             usage: Usage { wall_us: 5, cpu_us: 4, peak_memory: 3, peak_pids: None },
             enforced: Enforced(vec![wall]),
             session: None,

@@ -61,10 +61,9 @@ impl Ending {
             Self::TimedOut { .. } => 124,
             Self::CouldNotStart { errno, .. } if *errno == nix::errno::Errno::ENOENT as i32 => 127,
             Self::CouldNotStart { .. } => 126,
-            Self::OutOfMemory
-            | Self::OutputLimit { .. }
-            | Self::Cancelled
-            | Self::Interfered => 137,
+            Self::OutOfMemory | Self::OutputLimit { .. } | Self::Cancelled | Self::Interfered => {
+                137
+            }
         };
         u8::try_from(code & 0xff).unwrap_or(u8::MAX)
     }
@@ -176,6 +175,47 @@ pub struct Files {
     pub left_out: Vec<LeftOut>,
 }
 
+/// In which order both streams were written, as far as their pipes show it: what was written between
+/// two looks at both counts as written stream by stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Order {
+    runs: Vec<(Source, usize)>,
+    too_many: bool,
+}
+
+/// One of the two streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+impl Order {
+    /// More changes from one stream to the other tell nobody anything.
+    const MOST: usize = 16;
+
+    /// Notes that `bytes` more came from `source`.
+    pub fn note(&mut self, source: Source, bytes: usize) {
+        if bytes == 0 || self.too_many {
+            return;
+        }
+        let full = self.runs.len() >= Self::MOST;
+        match self.runs.last_mut() {
+            Some((last, length)) if *last == source => *length += bytes,
+            _ if full => self.too_many = true,
+            _ => self.runs.push((source, bytes)),
+        }
+    }
+
+    /// The runs, if they are known from the first byte to the last.
+    #[must_use]
+    pub fn runs(&self) -> &[(Source, usize)] {
+        if self.too_many { &[] } else { &self.runs }
+    }
+}
+
 /// What a run used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
@@ -255,6 +295,8 @@ pub struct Outcome {
     pub stdout: Stream,
     /// What it wrote to its standard error.
     pub stderr: Stream,
+    /// In which order.
+    pub order: Order,
     /// What it used.
     pub usage: Usage,
     /// Which walls stood.

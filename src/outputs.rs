@@ -181,6 +181,7 @@ mod tests {
             bytes: bytes.len() as u64,
         };
         Outcome {
+            order: crate::outcome::Order::default(),
             ending: Ending::Exited { code: 0 },
             stdout: stream(stdout),
             stderr: stream(stderr),

@@ -147,7 +147,8 @@ struct Part {
 
 impl<'o> Told<'o> {
     fn of(request: &'o Request, outcome: &'o Outcome) -> Self {
-        let Outcome { ending, stdout, stderr, usage, enforced, session: _, files: _ } = outcome;
+        let Outcome { ending, stdout, stderr, order: _, usage, enforced, session: _, files: _ } =
+            outcome;
         Self {
             environment: &request.environment,
             ending,

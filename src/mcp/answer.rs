@@ -5,7 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::outcome::{Ending, Files, INLINE, Image, LeftOut, Outcome, SessionNote, Stream, Usage};
+use crate::outcome::{
+    Ending, Files, INLINE, Image, LeftOut, Order, Outcome, SessionNote, Source, Stream, Usage,
+};
 use crate::runner::{Fault, RunError};
 
 use super::text::{Shaped, harmless, shape};
@@ -106,7 +108,7 @@ impl From<&Outcome> for Answer {
         );
         facts.insert("enforced".to_owned(), json!(outcome.enforced));
         Self {
-            text: background(late) + &page(&stdout, &stderr, &trailer),
+            text: background(late) + &page(&stdout, &stderr, outcome, &trailer),
             is_error: !outcome.ending.is_success(),
             meta: Map::from_iter([(OUTCOME.to_owned(), facts.into())]),
             images: images.clone(),
@@ -129,18 +131,77 @@ fn background(mut late: String) -> String {
     format!("--- background, since the last call ---\n{late}--- this call ---\n")
 }
 
-/// stdout, stderr under a line that says so, and the trailer on the last line.
-fn page(stdout: &Shaped, stderr: &Shaped, trailer: &str) -> String {
-    let mut page = stdout.text.clone();
-    end_line(&mut page);
-    // A shell that is interrupted writes an empty line.
-    if !stderr.text.trim().is_empty() {
-        page.push_str("--- stderr ---\n");
-        page.push_str(&stderr.text);
-        end_line(&mut page);
+/// Both streams, stderr under a line that says so, and the trailer on the last line.
+fn page(stdout: &Shaped, stderr: &Shaped, outcome: &Outcome, trailer: &str) -> String {
+    let parts = match stdout.cut || stderr.cut {
+        true => Vec::new(),
+        false => in_order(&outcome.stdout.head, &outcome.stderr.head, &outcome.order),
+    };
+    let mut page = String::new();
+    if parts.len() > 2 {
+        for (source, bytes) in parts {
+            let part = Stream { head: bytes.to_vec(), tail: Vec::new(), bytes: bytes.len() as u64 };
+            add(&mut page, source, &shape(&part, INLINE, None).text);
+        }
+    } else {
+        add(&mut page, Source::Stdout, &stdout.text);
+        add(&mut page, Source::Stderr, &stderr.text);
     }
     page.push_str(trailer);
     page
+}
+
+/// What a page says before a part of stdout that does not come first, and before stderr.
+fn heading(source: Source) -> &'static str {
+    match source {
+        Source::Stdout => "--- stdout ---\n",
+        Source::Stderr => "--- stderr ---\n",
+    }
+}
+
+fn add(page: &mut String, source: Source, text: &str) {
+    let empty = match source {
+        Source::Stdout => text.is_empty(),
+        // A shell that is interrupted writes an empty line.
+        Source::Stderr => text.trim().is_empty(),
+    };
+    if empty {
+        return;
+    }
+    if source == Source::Stderr || !page.is_empty() {
+        page.push_str(heading(source));
+    }
+    page.push_str(text);
+    end_line(page);
+}
+
+/// Both streams cut where the other one goes on, at ends of lines only; nothing if the order is not
+/// known.
+fn in_order<'s>(stdout: &'s [u8], stderr: &'s [u8], order: &Order) -> Vec<(Source, &'s [u8])> {
+    let (mut out, mut err) = ((stdout, 0), (stderr, 0));
+    let mut parts: Vec<(Source, &[u8])> = Vec::new();
+    for (source, bytes) in order.runs() {
+        let (rest, owed) = match source {
+            Source::Stdout => &mut out,
+            Source::Stderr => &mut err,
+        };
+        // `owed` was shown ahead of its time, to end a line.
+        let due = bytes.saturating_sub(*owed);
+        *owed = owed.saturating_sub(*bytes);
+        let due = due.min(rest.len());
+        let line = rest[due..]
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map_or(rest.len(), |at| due + at + 1);
+        let end = if due == 0 || rest[due - 1] == b'\n' { due } else { line };
+        *owed += end - due;
+        let (part, left) = rest.split_at(end);
+        *rest = left;
+        if !part.is_empty() {
+            parts.push((*source, part));
+        }
+    }
+    parts
 }
 
 fn end_line(text: &mut String) {
@@ -262,6 +323,7 @@ mod tests {
             ending,
             stdout: stream(stdout),
             stderr: stream(stderr),
+            order: crate::outcome::Order::default(),
             usage: Usage {
                 wall_us: 123_456,
                 cpu_us: 100_000,
@@ -287,6 +349,30 @@ mod tests {
             answer.text,
             "--- stderr ---\n\u{fffd}\n[killed by SIGSEGV · 0.12 s · 14 MB · invalid UTF-8 replaced]"
         );
+    }
+
+    #[test]
+    fn both_streams_are_told_in_the_order_in_which_they_were_written() {
+        let page = |stdout: &[u8], stderr: &[u8], runs: &[(Source, usize)]| {
+            let mut outcome = outcome(Ending::Exited { code: 0 }, stdout, stderr);
+            runs.iter().for_each(|(source, bytes)| outcome.order.note(*source, *bytes));
+            let text = Answer::from(&outcome).text;
+            text[..text.rfind('[').expect("a trailer")].to_owned()
+        };
+        use Source::{Stderr, Stdout};
+        let runs = [(Stdout, 2), (Stderr, 2), (Stdout, 2)];
+        assert_eq!(page(b"1\n3\n", b"2\n", &runs), "1\n--- stderr ---\n2\n--- stdout ---\n3\n");
+        // Lines are not torn, nor characters.
+        let runs = [(Stdout, 1), (Stderr, 2), (Stdout, 5)];
+        assert_eq!(
+            page("é1\n3\n".as_bytes(), b"2\n", &runs),
+            "é1\n--- stderr ---\n2\n--- stdout ---\n3\n"
+        );
+        // Two parts need no order, and too many tell nothing.
+        assert_eq!(page(b"2\n", b"1\n", &[(Stderr, 2), (Stdout, 2)]), "2\n--- stderr ---\n1\n");
+        let many = [(Stdout, 1), (Stderr, 1)].repeat(20);
+        let text = page(&[b'o'; 20], &[b'e'; 20], &many);
+        assert_eq!(text, format!("{}\n--- stderr ---\n{}\n", "o".repeat(20), "e".repeat(20)));
     }
 
     #[test]

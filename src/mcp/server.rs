@@ -25,7 +25,7 @@ use rmcp::service::{RequestContext, serve_directly};
 use rmcp::transport::Transport;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
@@ -118,6 +118,10 @@ impl Server {
             .open_world(false);
         let mut tool =
             Tool::new(tool::NAME, tool::description(&facts), schema).with_annotations(annotations);
+        // Claude Code shows a model no more than the names of tools that do not say this, so that it
+        // would not learn when to use this one.
+        let always = Map::from_iter([("anthropic/alwaysLoad".to_owned(), Value::Bool(true))]);
+        tool.meta = Some(MetaObject(always));
         if options.structured {
             tool = tool.with_raw_output_schema(Arc::new(tool::output_schema()));
         }

@@ -58,6 +58,7 @@ impl Door for Scripted {
         let stdout = Stream { bytes: code.len() as u64, head: code.into_bytes(), tail: Vec::new() };
         let usage = Usage { wall_us: 10_000, cpu_us: 0, peak_memory: 0, peak_pids: None };
         Ok(Outcome {
+            order: crate::outcome::Order::default(),
             ending,
             stdout,
             stderr: Stream::default(),

@@ -11,7 +11,7 @@ use super::SessionError;
 use super::protocol::{Line, Lines, Status, Tag};
 use crate::backend::{Backend, CgroupUsage, Ended, Handover, Leaf, Reader, Report};
 use crate::gallery::Gallery;
-use crate::outcome::{Ending, Enforced, Files, Stream, Usage, WallReport};
+use crate::outcome::{Ending, Enforced, Files, Order, Stream, Usage, WallReport};
 use crate::plan::{Limits, Plan};
 use crate::supervisor::{self, Capture, KEPT, Newest};
 
@@ -51,6 +51,7 @@ pub(super) struct Called {
     pub(super) alive: bool,
     pub(super) stdout: Stream,
     pub(super) stderr: Stream,
+    pub(super) order: Order,
     /// What was written before the call.
     pub(super) late: Stream,
     pub(super) usage: Usage,
@@ -162,13 +163,14 @@ impl Live {
             peak_memory: counted.peak_memory.unwrap_or(0),
             peak_pids: counted.peak_pids,
         };
+        let order = turn.order;
         let [stdout, stderr] = turn.kept.map(Capture::finish);
         let enforced = Enforced(self.walls.clone());
         let mut files = Files::default();
         if let Some(gallery) = &mut self.gallery {
             gallery.look(&mut files);
         }
-        Ok(Called { ending, alive, stdout, stderr, late, usage, enforced, files })
+        Ok(Called { ending, alive, stdout, stderr, order, late, usage, enforced, files })
     }
 
     /// What the session has used until now, where a cgroup counts it.
@@ -244,7 +246,8 @@ impl Live {
         }
         let fired = self.wait(turn, cancel)?;
         for (at, pipe) in self.outputs.iter().enumerate().filter(|(at, _)| fired[*at]) {
-            turn.open[at] = turn.kept[at].fill(pipe).map_err(call("read a stream"))?;
+            turn.open[at] =
+                turn.noting(at, |kept| kept.fill(pipe)).map_err(call("read a stream"))?;
         }
         if fired[2] {
             self.take_reports()?;
@@ -360,8 +363,8 @@ impl Live {
 
     /// What is in the pipes now belongs to this call: it was written before the agent answered.
     fn drain(&self, turn: &mut Turn) -> Result<(), SessionError> {
-        for (pipe, kept) in self.outputs.iter().zip(&mut turn.kept) {
-            kept.drain(pipe).map_err(call("read a stream"))?;
+        for (at, pipe) in self.outputs.iter().enumerate() {
+            turn.noting(at, |kept| kept.drain(pipe)).map_err(call("read a stream"))?;
         }
         Ok(())
     }
@@ -415,6 +418,7 @@ struct Turn {
     /// What the code's end of the interpreter said.
     status: Option<Status>,
     kept: [Capture; 2],
+    order: Order,
     open: [bool; 2],
 }
 
@@ -428,6 +432,7 @@ impl Turn {
             interrupted: false,
             status: None,
             kept: [Capture::new(KEPT), Capture::new(KEPT)],
+            order: Order::default(),
             open: [true, true],
         }
     }
@@ -435,6 +440,19 @@ impl Turn {
     fn watched(self, newest: Option<&Newest>) -> Self {
         let kept = self.kept.map(|capture| capture.watched(newest.cloned()));
         Self { kept, ..self }
+    }
+
+    /// Takes something from one stream and notes its place in the order of both.
+    fn noting<T>(
+        &mut self,
+        at: usize,
+        take: impl FnOnce(&mut Capture) -> nix::Result<T>,
+    ) -> nix::Result<T> {
+        let before = self.kept[at].bytes();
+        let taken = take(&mut self.kept[at]);
+        let came = usize::try_from(self.kept[at].bytes() - before).unwrap_or(usize::MAX);
+        self.order.note(supervisor::source(at), came);
+        taken
     }
 
     fn write(&mut self, to: &OwnedFd) -> nix::Result<()> {

@@ -267,9 +267,9 @@ impl State {
             let how = called.as_ref().map(|called| called.ending.to_string());
             self.epitaph = Some(how.unwrap_or_else(|_| "it failed".to_owned()));
         }
-        let Called { ending, alive, stdout, stderr, late, usage, enforced, files } = called?;
+        let Called { ending, alive, stdout, stderr, order, late, usage, enforced, files } = called?;
         let note = SessionNote { name: name.to_string(), kept: alive, restarted, late };
-        Ok(Outcome { ending, stdout, stderr, usage, enforced, session: Some(note), files })
+        Ok(Outcome { ending, stdout, stderr, order, usage, enforced, session: Some(note), files })
     }
 }
 

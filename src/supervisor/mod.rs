@@ -29,7 +29,7 @@ use crate::engine::cgroup::{CgroupUsage, Leaf};
 use crate::engine::report::Ended;
 use crate::engine::{Report, StepError};
 use crate::kernel;
-use crate::outcome::{Ending, Enforced, Files, Outcome, Usage, WallReport};
+use crate::outcome::{Ending, Enforced, Files, Order, Outcome, Source, Usage, WallReport};
 use crate::plan::Limits;
 
 /// Bytes of one stream that are kept.
@@ -144,6 +144,7 @@ struct State {
     killed: Option<Ending>,
     stopped: bool,
     closed: bool,
+    order: Order,
 }
 
 impl Watch<'_> {
@@ -170,7 +171,12 @@ impl Watch<'_> {
             false => wait_gone(pidfd, PARTING).or(Ok(())),
         });
         result.and(gone)?;
-        flows.iter_mut().try_for_each(|flow| flow.drain(killed, signals))?;
+        for (at, flow) in flows.iter_mut().enumerate() {
+            let before = flow.kept_bytes();
+            flow.drain(killed, signals)?;
+            let came = flow.kept_bytes() - before;
+            state.order.note(source(at), usize::try_from(came).unwrap_or(usize::MAX));
+        }
         drop(console);
         let counted = leaf.map(Leaf::usage).unwrap_or_default();
         let ending = state.ending(counted.out_of_memory, limits)?;
@@ -186,6 +192,7 @@ impl Watch<'_> {
             ending,
             stdout,
             stderr,
+            order: state.order,
             usage,
             enforced,
             session: None,
@@ -303,7 +310,12 @@ impl Loop<'_> {
                         self.flows = console.connect()?;
                     }
                 }
-                Event::Flow(at) => self.flows[at].pump()?,
+                Event::Flow(at) => {
+                    let before = self.flows[at].kept_bytes();
+                    self.flows[at].pump()?;
+                    let came = self.flows[at].kept_bytes() - before;
+                    self.state.order.note(source(at), usize::try_from(came).unwrap_or(usize::MAX));
+                }
             }
         }
         Ok(cancelled)
@@ -402,6 +414,11 @@ impl Loop<'_> {
             }
         }
     }
+}
+
+/// Which stream a flow carries, of those that are kept: they come first.
+pub(crate) fn source(at: usize) -> Source {
+    if at == 0 { Source::Stdout } else { Source::Stderr }
 }
 
 /// Something that happened.
