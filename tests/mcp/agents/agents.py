@@ -31,8 +31,8 @@ class Agent:
     program = ""
     dialect = None
 
-    def __init__(self, server=None, patience=None):
-        self.server = server or {}
+    def __init__(self, server={}, patience=None):
+        self.server = server
         self.patience = patience
 
     @classmethod

@@ -25,6 +25,12 @@ from test_raw import Server
 from agents import Claude, ClaudeThatSearches, Codex, Conversation
 from model import LAST, SERVER_NAME, Call
 
+# What our server is given, by the agents and by us.
+SETTINGS = {}
+os.environ.pop("PROJECT_DIR", None)
+if project := os.environ.get("SANDBOX_MATPLOTLIB"):
+    os.environ["PROJECT_DIR"] = SETTINGS["PROJECT_DIR"] = project
+
 FULL_NAME = f"mcp__{SERVER_NAME}__run"
 
 # Seconds that a figure may take: the first one makes a cache of the fonts.
@@ -123,11 +129,8 @@ def conversation(kind):
 
 
 def converse(kind):
-    project = os.environ.get("SANDBOX_MATPLOTLIB")
-    agent = installed(kind)({"PROJECT_DIR": project} if project else None, FIGURE + 50)
-    turns = [
-        functools.partial(turn, agent) if callable(turn) else turn for turn in SCRIPT.values()
-    ]
+    agent = installed(kind)(SETTINGS, patience=FIGURE + 50)
+    turns = [functools.partial(turn, agent) if callable(turn) else turn for turn in SCRIPT.values()]
     names = [name for key in SCRIPT for name in (key if isinstance(key, tuple) else (key,))]
     held = Conversation(agent, turns)
     return agent, held, dict(zip(names, held.results))
@@ -183,8 +186,6 @@ def ends_well_and_leaves_nothing(kind):
 def is_told_the_tool_as_the_server_gives_it(kind):
     agent, held, _ = conversation(kind)
     tool, _ = told()
-    if os.environ.get("SANDBOX_MATPLOTLIB"):
-        tool = {**tool, "description": tool["description"].replace("Write to", "/project is read-only; write to")}
     name, description, schema, rest = agent.tool(held.requests[0])
     assert name == FULL_NAME
     assert description == tool["description"]
@@ -291,7 +292,7 @@ def has_two_calls_of_one_session_answered_in_order(kind):
 @of_each()
 def goes_on_in_a_session_after_its_own_time_limit(kind):
     """The agent gives up and cancels: the run is interrupted, the state lives on."""
-    agent = installed(kind)(patience=SHORT)
+    agent = installed(kind)(SETTINGS, patience=SHORT)
     script = [
         call("shell", "x=41", session="a"),
         call("shell", "sleep 60; x=gone", session="a", timeout=90),
@@ -310,7 +311,7 @@ def goes_on_in_a_session_after_its_own_time_limit(kind):
 @of_each(ClaudeThatSearches)
 def as_it_comes_is_told_the_name_and_finds_the_tool(kind):
     """It keeps tools of servers back: until it searches, the model knows a name and the instructions."""
-    agent = installed(kind)()
+    agent = installed(kind)(SETTINGS)
     script = [Call({"query": f"select:{FULL_NAME}"}, "ToolSearch"), call("shell", "echo $((6 * 7))")]
     held = Conversation(agent, script)
     tool, instructions = told()
