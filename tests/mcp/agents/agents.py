@@ -31,6 +31,9 @@ class Agent:
     program = ""
     dialect = None
 
+    # Its own tool that reads a resource of a server.
+    reader = ""
+
     def __init__(self, server={}, patience=None):
         self.server = server
         self.patience = patience
@@ -66,6 +69,7 @@ class Result:
 class Claude(Agent):
     program = "claude"
     dialect = Messages
+    reader = "ReadMcpResourceTool"
 
     # Whether it keeps tools back until the model searches for them.
     search = "false"
@@ -128,6 +132,7 @@ class ClaudeThatSearches(Claude):
 class Codex(Agent):
     program = "codex"
     dialect = Responses
+    reader = "read_mcp_resource"
 
     def configure(self, home, address):
         configuration = home / "configuration"
@@ -177,6 +182,8 @@ args = ["--stdio"]
         return self.space(request)["description"]
 
     def result(self, block):
+        if isinstance(block["output"], str):
+            return Result(block["output"], [], None)
         head, *rest = block["output"]
         assert re.fullmatch(r"Wall time: [\d.]+ seconds\nOutput:", head["text"]), head
         texts, images = [], []
@@ -195,19 +202,21 @@ def blocks(content):
 
 
 class Conversation:
-    """One run of an agent. `requests`: what the model was given, turn by turn; `results`, of its calls."""
+    """One run of an agent. `requests`: what the model was given, turn by turn; `results`, of its calls.
 
-    def __init__(self, agent, script):
+    With `killed_after` seconds, counted from the first turn on, all is killed that can be killed at once."""
+
+    def __init__(self, agent, script, killed_after=None):
         # What the agent leaves behind becomes our child.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         home = tempfile.mkdtemp(prefix="agent.")
         try:
             with Model(script) as model:
-                self.run(agent, Path(home), model)
+                self.run(agent, Path(home), model, killed_after)
         finally:
             shutil.rmtree(home, ignore_errors=True)
 
-    def run(self, agent, home, model):
+    def run(self, agent, home, model, killed_after):
         arguments, variables = agent.configure(home, model.address)
         variables |= {
             "PATH": f"{AGENTS}/node_modules/.bin:{os.environ['PATH']}",
@@ -232,6 +241,11 @@ class Conversation:
                 start_new_session=True,
             )
             try:
+                if killed_after:
+                    model.asked.wait(PATIENCE)
+                    time.sleep(killed_after)
+                    self.before = descendants()
+                    os.killpg(process.pid, signal.SIGKILL)
                 self.status = process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.status = "it did not end"
@@ -247,6 +261,31 @@ class Conversation:
         assert model.requests, f"the model was not asked; {self.status}: {self.said[-3000:]}"
         self.requests = model.requests
         self.results = [agent.result(block) for block in agent.dialect.results(model.requests[-1])]
+
+
+def descendants():
+    """The command lines of all that came from us."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    found = []
+    for pid in parents:
+        parent = pid
+        while parent := parents.get(parent):
+            if parent == os.getpid():
+                found.append(command_line(pid))
+                break
+    return found
+
+
+def command_line(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def children():
@@ -267,7 +306,7 @@ def end_children():
         for pid in pids:
             try:
                 if os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() > until:
-                    left[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+                    left[pid] = command_line(pid)
                     os.kill(pid, signal.SIGKILL)
             except (ChildProcessError, FileNotFoundError, ProcessLookupError):
                 pass

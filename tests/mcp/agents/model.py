@@ -19,7 +19,8 @@ class Call:
 
     def __init__(self, arguments, name=None):
         self.arguments = arguments
-        self.namespace, self.name = f"mcp__{SERVER_NAME}", "run"
+        self.namespace = None if name else f"mcp__{SERVER_NAME}"
+        self.name = name or "run"
         self.full_name = name or f"{self.namespace}__{self.name}"
 
 
@@ -32,6 +33,7 @@ class Model:
         self.other = []  # what it sent besides
         self.elsewhere = []  # hosts that it wanted to reach, with this as its proxy
         self.error = None
+        self.asked = threading.Event()  # set when the first turn is answered
         self.lock = threading.Lock()
         model = self
 
@@ -61,6 +63,8 @@ class Model:
                     self.answer(400, "application/json", json.dumps({"error": {"message": repr(error)}}).encode())
                     return
                 self.answer(200, kind, answer)
+                if model.requests:
+                    model.asked.set()
 
             def answer(self, status, kind, body):
                 self.send_response(status)

@@ -71,6 +71,9 @@ SCRIPT = {
     "outputs": call("shell", "test -d /outputs && echo yes"),
     "long": call("shell", "head -c 200000 /dev/zero | tr '\\0' x"),
     "rest": lambda agent, results: call("shell", f"wc -c < {place(agent.result(results[-1]).text)}"),
+    "resource": lambda agent, results: Call(
+        {"server": SERVER_NAME, "uri": f"sandbox:/{place(agent.result(results[-2]).text)}"}, agent.reader
+    ),
     "stuck": call("python", "y = 7\nwhile True: pass", session="a", timeout=1),
     "after stuck": call("python", "x, y", session="a"),
     "unknown": call("ruby", "puts 1"),
@@ -259,6 +262,15 @@ def sees_long_output_short_and_where_the_rest_lies(kind):
 
 
 @of_each()
+def reads_long_output_as_a_resource(kind):
+    if not place(result(kind, "long").text).startswith("/outputs/"):
+        raise Lacks("outputs")
+    # The agent has a limit of its own, and cuts.
+    text = result(kind, "resource").text
+    assert re.search(r'"uri": ?"sandbox://outputs/\d+\.stdout"', text) and "x" * 1000 in text, text[:500]
+
+
+@of_each()
 def sees_that_a_timeout_kept_the_state(kind):
     seen = result(kind, "stuck")
     assert re.match(r"\[timed out after 1 s · state kept · [\d.]+ s", split(seen.text)[1]), seen.text
@@ -308,9 +320,19 @@ def goes_on_in_a_session_after_its_own_time_limit(kind):
     assert held.status == 0 and held.left == [], (held.said, held.left)
 
 
+@of_each()
+def leaves_nothing_where_it_is_killed(kind):
+    """Amid a call of a session that hears no signal. What no signal of ours meets has to end by itself."""
+    agent = installed(kind)(SETTINGS)
+    script = [call("shell", "trap '' HUP INT TERM; sleep 311; sleep 312", session="a", timeout=500)]
+    held = Conversation(agent, script, killed_after=5)
+    assert any("sleep 311" in line for line in held.before), held.before
+    assert held.left == [], held.left
+
+
 @of_each(ClaudeThatSearches)
 def as_it_comes_is_told_the_name_and_finds_the_tool(kind):
-    """It keeps tools of servers back: until it searches, the model knows a name and the instructions."""
+    """It keeps tools back: until it searches, the model knows the name and the instructions."""
     agent = installed(kind)(SETTINGS)
     script = [Call({"query": f"select:{FULL_NAME}"}, "ToolSearch"), call("shell", "echo $((6 * 7))")]
     held = Conversation(agent, script)
@@ -318,10 +340,12 @@ def as_it_comes_is_told_the_name_and_finds_the_tool(kind):
     first = json.dumps(held.requests[0], ensure_ascii=False)
     assert FULL_NAME in first
     assert f"## {SERVER_NAME}\n{instructions}\n" in agent.instructions(held.requests[0])
+    # Unless the server asks for more.
+    always = tool.get("_meta", {}).get("anthropic/alwaysLoad", False)
+    assert (tool["description"] in first) == always
     second = json.dumps(held.requests[1], ensure_ascii=False)
     assert tool["description"] in second
     assert exited(held.results[1].text) == "42"
-    print(f"     the description is there from the first turn: {tool['description'] in first}")
 
 
 if __name__ == "__main__":
