@@ -76,6 +76,7 @@ class Model:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
+        self.server.handle_error = lambda *_: None  # an agent that is gone
         self.address = f"http://127.0.0.1:{self.server.server_port}"
 
     def __enter__(self):
