@@ -221,10 +221,14 @@ class Agent:
     def report(self, error):
         self.flush()
         hide_agent(error)
+        # `traceback` imports late (`ast`): not from the user's directory.
+        path, sys.path = sys.path, self.own_path
         try:
             lines = traceback.format_exception(type(error), error, error.__traceback__)
         except Exception:  # a cell broke what `traceback` stands on; C code needs less
             return excepthook(type(error), error, error.__traceback__)
+        finally:
+            sys.path = path
         self.stderr.write("".join(lines))
 
     def last_words(self, error):
