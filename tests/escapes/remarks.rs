@@ -5,6 +5,8 @@ const REMARKS: &[(&str, &[&str])] = &[
     (
         "it must work, and does",
         &[
+            "res_09_shared_memory",
+            "ll_06_flags",
             "ns_04_threads_and_spawn_work",
             "ns_04_python_threads_and_processes_work",
             "ns_04_node_workers_work",
@@ -20,6 +22,7 @@ const REMARKS: &[(&str, &[&str])] = &[
     (
         "its own file tree, which always stands: there is nothing to reach",
         &[
+            "ll_04_orders_to_devices",
             "mnt_08_through_descriptors",
             "mnt_10_racing_a_mount",
             "mnt_11_devices_are_what_they_are_called",
@@ -83,6 +86,7 @@ const REMARKS: &[(&str, &[&str])] = &[
     (
         "shows that very wall",
         &[
+            "ll_10_sixteen_domains",
             "ns_18_rights_of_every_thread",
             "ns_19_asking_for_capabilities",
             "prc_08_limits_of_one_s_own_namespaces",
@@ -112,10 +116,18 @@ const REMARKS: &[(&str, &[&str])] = &[
         &["ptr_01_ptrace", "ptr_02_memory_of_others"],
     ),
     ("how many there are, and nothing of them", &["ptr_05_descriptors_of_pid_1"]),
-    ("pid 1 ignores what is sent from inside its PID namespace", &["ptr_08_signals"]),
+    (
+        "pid 1 ignores what is sent from inside its PID namespace",
+        &["ll_05_signals_and_abstract_sockets", "ll_07_threads", "ptr_08_signals"],
+    ),
     (
         "the kernel offers no second wall",
         &[
+            "net_07_listeners_of_the_host",
+            "ll_03_the_network",
+            "res_02_threads_whoever_started_it",
+            "res_14_large_files",
+            "res_14_large_files_and_their_signal",
             "mnt_29_the_mount_table",
             "prc_02_knobs",
             "prc_04_the_kernel_s_insides",
@@ -146,6 +158,16 @@ const REMARKS: &[(&str, &[&str])] = &[
         &["mnt_21_changing_the_project"],
     ),
     ("a limit that root of the sandbox could not raise either", &["sys_23_locked_memory"]),
+    (
+        "the second wall is Landlock, from version 9 (Linux 7.1) on",
+        &["net_12_socket_file_under_strict"],
+    ),
+    ("sized memory file systems of its own, which always stand", &["res_15_a_deep_tree"]),
+    (
+        "the same share of the processors as others; the cgroup's part is in `tests/limits`",
+        &["res_17_processors"],
+    ),
+    ("where a file could lie; the host's owners and modes still hold there", &["res_18_the_disk"]),
 ];
 
 /// What is said of an entry in `docs/evidence/walls.md`.

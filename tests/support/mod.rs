@@ -63,7 +63,9 @@ impl Ran {
     /// What the result says of one wall: `wall NAME: STRENGTH: DETAIL`.
     pub(crate) fn report(&self, wall: &str) -> String {
         let walls = self.json["enforced"].as_array().expect("enforced");
-        let found = walls.iter().find(|report| report["wall"] == wall).expect("wall");
+        let Some(found) = walls.iter().find(|report| report["wall"] == wall) else {
+            return format!("wall {wall}: not told\n");
+        };
         let text = |key: &str| found[key].as_str().expect("text");
         format!("wall {wall}: {}: {}\n", text("strength"), text("detail"))
     }
