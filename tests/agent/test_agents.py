@@ -577,7 +577,7 @@ script("python", "tracebacks show the user's lines and nothing of the agent (P9)
        ("def r(): r()\nr()", e(status=1, err_has=("RecursionError", "more times"))),
        ("print('fine')", e(out="fine\n")))
 
-if sys.version_info >= (3, 11):
+if sys.version_info >= (3, 11) and PYTHON == sys.executable:
     script("python", "the parts of an exception group are shown without the agent",
            ("raise ExceptionGroup('g', [ValueError('a'), KeyError('b')])", e(status=1, err_has=("ExceptionGroup: g", "ValueError: a", "KeyError: 'b'"))))
 
