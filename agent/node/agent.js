@@ -442,14 +442,15 @@ function importer(filename) {
 
 // Two threads, because the main one may be inside `while (true) {}`.  `breakOnSigint` is
 // how a thread that is no main thread hears of a signal; as it breaks whatever that
-// thread does, the watcher does nothing but count.  The outer use keeps the handler in
-// place while the inner one is between two waits.
+// thread does, the watcher does nothing but count.  One use inside another keeps node's
+// handler in place while the innermost is between two waits, and the next one, and so on:
+// with none in place SIGINT would end the process.
 function watchForSignals({ shared }) {
   const never = new Int32Array(new SharedArrayBuffer(4));
   globalThis.wait = () => Atomics.wait(never, 0, 0);
-  globalThis.watch = () => {
-    parentPort.postMessage('ready');
-    for (;;) countSignal('wait()');
+  globalThis.watch = (depth) => {
+    if (depth === 0) parentPort.postMessage('ready');
+    for (;;) countSignal(depth === 0 ? 'wait()' : `watch(${depth - 1})`);
   };
   const countSignal = (code) => {
     try {
@@ -459,7 +460,7 @@ function watchForSignals({ shared }) {
       Atomics.notify(shared, SIGNALS);
     }
   };
-  for (;;) countSignal('watch()');
+  globalThis.watch(5);
 }
 
 function answerSignals({ shared }) {
