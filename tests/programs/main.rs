@@ -7,6 +7,7 @@
 mod support;
 
 mod compilers;
+mod container;
 mod git;
 mod node;
 mod packages;
