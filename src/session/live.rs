@@ -19,6 +19,8 @@ use crate::supervisor::{self, Capture, KEPT, Newest};
 const START: Duration = Duration::from_secs(20);
 /// How long code may take to end after it was interrupted, before its interpreter is killed.
 const GRACE: Duration = Duration::from_secs(2);
+/// After how long it is interrupted again.
+const AGAIN: Duration = Duration::from_millis(100);
 /// How long pid 1 may take to say how the interpreter ended.
 const EPITAPH: Duration = Duration::from_secs(2);
 /// Bytes of late output that are kept.
@@ -205,6 +207,9 @@ impl Live {
                     self.bury(turn)?;
                     return Ok((Ending::Interfered, false));
                 }
+                Some(News::Late) if turn.interrupted.is_some_and(|at| at.elapsed() < GRACE) => {
+                    self.interrupt(turn)?;
+                }
                 Some(News::Late) if stopped.is_some() => {
                     let ending = self.bury(turn)?;
                     return Ok((stopped.unwrap_or(ending), false));
@@ -227,10 +232,11 @@ impl Live {
         }
     }
 
-    /// Asks the code to stop as Ctrl-C would; pid 1 passes it on.
+    /// Asks the code to stop as Ctrl-C would; pid 1 passes it on. Asked again and again: a signal in
+    /// the first moments of a call, or while node is between two scripts, comes to nothing.
     fn interrupt(&self, turn: &mut Turn) -> Result<(), SessionError> {
-        turn.interrupted = true;
-        turn.deadline = Instant::now() + GRACE;
+        turn.interrupted.get_or_insert_with(Instant::now);
+        turn.deadline = Instant::now() + AGAIN;
         supervisor::signal(&self.pidfd, libc::SIGINT)?;
         Ok(())
     }
@@ -273,7 +279,7 @@ impl Live {
             (self.replies.as_fd(), PollFlags::POLLIN, true),
             (self.requests.as_fd(), PollFlags::POLLOUT, !turn.request.is_empty()),
             // Once it is on it stays on; looked at again it would keep the loop from waiting.
-            (cancel, PollFlags::POLLIN, !turn.interrupted),
+            (cancel, PollFlags::POLLIN, turn.interrupted.is_none()),
         ];
         let watched: Vec<usize> = (0..wanted.len()).filter(|at| wanted[*at].2).collect();
         let mut fds: Vec<PollFd<'_>> =
@@ -414,7 +420,8 @@ struct Turn {
     /// What of the request is not written yet.
     request: Vec<u8>,
     deadline: Instant,
-    interrupted: bool,
+    /// When it was first asked to stop.
+    interrupted: Option<Instant>,
     /// What the code's end of the interpreter said.
     status: Option<Status>,
     kept: [Capture; 2],
@@ -429,7 +436,7 @@ impl Turn {
             tag,
             request,
             deadline: now.checked_add(time).unwrap_or(now + START),
-            interrupted: false,
+            interrupted: None,
             status: None,
             kept: [Capture::new(KEPT), Capture::new(KEPT)],
             order: Order::default(),
