@@ -146,9 +146,12 @@ fn mounts(
     mounts
 }
 
+/// What git takes for the machine's settings.
+const GITCONFIG: &str = "/etc/gitconfig";
+
 /// What programs look up: who they are, who `localhost` is, and that there is no name server, so
 /// that look-ups fail at once instead of after 30 seconds.
-fn etc() -> [(&'static str, String); 5] {
+fn etc() -> [(&'static str, String); 6] {
     let Ids { uid, gid } = Identity::INSIDE;
     let user = Identity::USER;
     [
@@ -168,6 +171,9 @@ fn etc() -> [(&'static str, String); 5] {
         ),
         ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".to_owned()),
         ("/etc/resolv.conf", "# no network, no name server\n".to_owned()),
+        // Started by root, a sandbox shows a project of root's as nobody's. Inside there is one user,
+        // and a hook or a setting of the repository gains nothing that its code has not.
+        (GITCONFIG, "[safe]\n\tdirectory = *\n".to_owned()),
     ]
 }
 
@@ -196,7 +202,7 @@ fn command(request: &Request, environment: &Environment, ground: &Ground) -> Com
     variables.extend(environment.variables.clone());
     let path: Vec<&Path> = environment.path.iter().map(PathBuf::as_path).collect();
     let path = std::env::join_paths(path).unwrap_or_default();
-    let fixed: [(&str, OsString); 7] = [
+    let fixed: [(&str, OsString); 8] = [
         ("PATH", path),
         ("HOME", WORKSPACE.into()),
         ("TMPDIR", WORKSPACE.into()),
@@ -205,6 +211,8 @@ fn command(request: &Request, environment: &Environment, ground: &Ground) -> Com
         ("TERM", request.terminal.clone().unwrap_or_else(|| "dumb".into())),
         // chown to an unmapped owner fails with EINVAL, which tar does not expect.
         ("TAR_OPTIONS", "--no-same-owner".into()),
+        // A git of another prefix looks for it elsewhere.
+        ("GIT_CONFIG_SYSTEM", GITCONFIG.into()),
     ];
     variables.extend(fixed.map(|(name, value)| (OsString::from(name), value)));
     Command { arguments, variables, directory: PathBuf::from(WORKSPACE) }

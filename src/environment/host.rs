@@ -220,6 +220,18 @@ fn ask_shim(shim: &Path, kind: Interpreter, sources: &Sources) -> Result<PathBuf
     if path == shim { Err("it names itself".to_owned()) } else { Ok(path) }
 }
 
+/// Where distributions keep a Java runtime's settings, which are links in its own directory: without
+/// its `java.security` nothing that checks a right starts. What is secret in it (`jmxremote.password`)
+/// Java itself wants readable by its owner alone.
+fn java(etc: &Path) -> impl Iterator<Item = PathBuf> {
+    let names = fs::read_dir(etc).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let settings = names.filter(|name| {
+        name == "java"
+            || (name.as_bytes().starts_with(b"java-") && name.as_bytes().ends_with(b"-openjdk"))
+    });
+    settings.map(|name| Path::new("/etc").join(name))
+}
+
 /// What is shown, growing. Nothing stands below anything else.
 #[derive(Debug, Default)]
 struct Tree {
@@ -251,7 +263,7 @@ impl Tree {
         if !shell.is_ok_and(|walk| tree.shows(&walk.real)) {
             return Self::default();
         }
-        for at in ETC.map(PathBuf::from) {
+        for at in ETC.map(PathBuf::from).into_iter().chain(java(&host(Path::new("/etc")))) {
             if let Ok(source) = source::check(&host(&at)) {
                 tree.mounts.push(Mount { at, kind: MountKind::Bind { source } });
             }

@@ -147,7 +147,10 @@ fn the_environment_is_exactly_the_documented_allow_list() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut names: Vec<&str> = text.lines().filter_map(|line| line.split('=').next()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["HOME", "LANG", "PATH", "TAR_OPTIONS", "TERM", "TMPDIR", "USER"]);
+    assert_eq!(
+        names,
+        ["GIT_CONFIG_SYSTEM", "HOME", "LANG", "PATH", "TAR_OPTIONS", "TERM", "TMPDIR", "USER"]
+    );
     assert!(!text.contains("secret-of-the-host"));
 }
 

@@ -44,7 +44,7 @@ fn with_path(dirs: &[&Path]) -> Sources {
 fn shown(mounts: &[Mount]) -> Vec<(String, String)> {
     let own = |mount: &&Mount| {
         let top = place::TOP.iter().any(|name| mount.at == Path::new("/").join(name));
-        !top && mount.at != Path::new("/usr") && !ETC.iter().any(|at| mount.at == Path::new(at))
+        !top && mount.at != Path::new("/usr") && !mount.at.starts_with("/etc")
     };
     let mut all: Vec<_> = mounts.iter().filter(own).map(pair).collect();
     all.sort();
