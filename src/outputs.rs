@@ -30,7 +30,7 @@ const MOST_FILES: usize = 128;
 /// What is kept.
 #[derive(Debug)]
 pub struct Outputs {
-    directory: OwnedFd,
+    directory: Mutex<OwnedFd>,
     owner: Ids,
     shelf: Mutex<Shelf>,
 }
@@ -55,7 +55,14 @@ impl Outputs {
     /// Nothing yet. `directory` is empty and belongs to `owner`.
     #[must_use]
     pub fn new(directory: OwnedFd, owner: Ids) -> Self {
-        Self { directory, owner, shelf: Mutex::default() }
+        Self { directory: Mutex::new(directory), owner, shelf: Mutex::default() }
+    }
+
+    /// The directory was lost with all that lay in it; `directory` takes its place.
+    pub fn begin_anew(&self, directory: OwnedFd) {
+        let mut shelf = self.shelf();
+        *self.directory() = directory;
+        shelf.files.clear();
     }
 
     /// Counts one run, keeps what of its output is too long to be shown, and notes in it where.
@@ -119,13 +126,13 @@ impl Outputs {
     fn create(&self, name: &str) -> std::io::Result<File> {
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_RDWR | OFlag::O_CLOEXEC;
         let mode = Mode::from_bits_truncate(0o444);
-        Ok(self.as_owner(|| openat(&self.directory, name, flags, mode))?.into())
+        Ok(self.as_owner(|| openat(&*self.directory(), name, flags, mode))?.into())
     }
 
     fn remove(&self, name: &str, file: &File) {
         // Both best effort: what stays lies in a tmpfs of bounded size.
         let _ = file.set_len(0);
-        let _ = self.as_owner(|| unlinkat(&self.directory, name, UnlinkatFlags::NoRemoveDir));
+        let _ = self.as_owner(|| unlinkat(&*self.directory(), name, UnlinkatFlags::NoRemoveDir));
     }
 
     /// Root is unknown to the file system's user namespace, and can make no file there (EOVERFLOW).
@@ -137,6 +144,10 @@ impl Outputs {
         setfsuid(uid);
         setfsgid(gid);
         result
+    }
+
+    fn directory(&self) -> MutexGuard<'_, OwnedFd> {
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {

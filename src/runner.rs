@@ -168,10 +168,19 @@ impl Runner {
         Self { audit, ..self }
     }
 
-    /// Ends sessions whose time is over. Cheap; to be called every few seconds by whoever offers
-    /// sessions.
-    pub fn expire_sessions(&self) {
+    /// Ends sessions whose time is over, and mends what has broken down. Cheap; to be called every
+    /// few seconds by a server, on its main thread.
+    pub fn tidy(&self) {
         self.sessions.expire();
+        match self.backend.mend() {
+            Ok(None) => {}
+            Ok(Some(directory)) => {
+                if let Some(outputs) = &self.outputs {
+                    outputs.begin_anew(directory);
+                }
+            }
+            Err(error) => tracing::error!(%error, "no sandbox can be started"),
+        }
     }
 
     /// Runs one request to its end. Blocks the calling thread; many threads may call at once.

@@ -84,4 +84,13 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The launch failed; nothing runs.
     fn start(&self, plan: Plan, handover: Handover) -> Result<Started, BackendError>;
+
+    /// Mends what has broken down since the start. The new directory behind `/outputs`, if that was
+    /// lost. To be called now and then on the program's main thread.
+    ///
+    /// # Errors
+    /// It cannot be mended.
+    fn mend(&self) -> Result<Option<OwnedFd>, BackendError> {
+        Ok(None)
+    }
 }

@@ -1,5 +1,7 @@
 //! The engine of this crate.
 
+use std::os::fd::OwnedFd;
+
 use super::{Backend, BackendError, Handover, Started};
 use crate::engine::cgroup::{Cgroups, Leaf, NoCgroup};
 use crate::engine::sources::Sources;
@@ -86,6 +88,10 @@ impl Backend for Native {
             return Err(refused(Wall::Landlock, reason));
         }
         Ok(())
+    }
+
+    fn mend(&self) -> Result<Option<OwnedFd>, BackendError> {
+        Ok(self.launcher.mend()?)
     }
 
     fn start(&self, plan: Plan, handover: Handover) -> Result<Started, BackendError> {

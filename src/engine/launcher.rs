@@ -77,11 +77,20 @@ pub enum Launcher {
     },
     /// A process of its own.
     Process {
-        /// The socket to it; one request at a time.
-        socket: Mutex<OwnedFd>,
-        /// The process; it ends when the socket closes.
-        process: Child,
+        /// Whom it becomes if it is root.
+        outside: Ids,
+        /// What else it was told to do.
+        option: Option<&'static str>,
+        /// The way to it; one request at a time.
+        line: Mutex<Line>,
     },
+}
+
+/// A launcher process and the socket to it. The process ends when the socket closes.
+#[derive(Debug)]
+pub struct Line {
+    socket: OwnedFd,
+    process: Child,
 }
 
 /// How this program is started to be a launcher: the first argument. The ids of its sandboxes
@@ -123,40 +132,32 @@ impl Launcher {
         Ok((launcher, outputs.ok_or_else(|| gone("sent no directory"))?))
     }
 
-    fn start(outside: Ids, option: Option<&str>) -> Result<(Self, Option<OwnedFd>), LauncherError> {
-        let failed = |errno| StepError::new("start the launcher", "", errno);
-        let (ours, theirs) = kernel::message_pair().map_err(failed)?;
-        let own = kernel::pidfd_open(Pid::this()).map_err(failed)?;
-        let process = Command::new("/proc/self/exe")
-            .arg0("nix-sandbox-mcp")
-            .args([ARGUMENT, &outside.uid.to_string(), &outside.gid.to_string()])
-            .args(option)
-            .env_clear()
-            .stdin(Stdio::from(theirs))
-            .stdout(Stdio::from(own))
-            .spawn()
-            .map_err(|error| failed(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))?;
-        let launcher = Self::Process { socket: Mutex::new(ours), process };
-        let outputs = launcher.hello()?;
-        Ok((launcher, outputs))
+    fn start(
+        outside: Ids,
+        option: Option<&'static str>,
+    ) -> Result<(Self, Option<OwnedFd>), LauncherError> {
+        let (line, outputs) = Line::open(outside, option)?;
+        Ok((Self::Process { outside, option, line: Mutex::new(line) }, outputs))
     }
 
-    fn hello(&self) -> Result<Option<OwnedFd>, LauncherError> {
-        match self {
-            Self::Direct { .. } => Ok(None),
-            Self::Process { socket, .. } => {
-                let socket = socket.lock().map_err(|_| gone("is in an unknown state"))?;
-                answer(&socket)
+    /// Starts the launcher process anew if it has ended (the kernel was short of memory, somebody
+    /// killed it). Its sandboxes are gone with it. Whether it was, and the new directory behind
+    /// `/outputs` if there is one. To be called on the program's main thread, like
+    /// [`Launcher::spawn`].
+    ///
+    /// # Errors
+    /// As for [`Launcher::spawn`].
+    pub fn mend(&self) -> Result<Option<OwnedFd>, LauncherError> {
+        let Self::Process { outside, option, line } = self else { return Ok(None) };
+        // Under way: then it lives.
+        let Ok(mut line) = line.try_lock() else { return Ok(None) };
+        match line.process.try_wait() {
+            Ok(Some(_)) => {
+                let (anew, outputs) = Line::open(*outside, *option)?;
+                *line = anew;
+                Ok(outputs)
             }
-        }
-    }
-
-    /// The process, if there is one of its own.
-    #[must_use]
-    pub fn pid(&self) -> Option<u32> {
-        match self {
-            Self::Direct { .. } => None,
-            Self::Process { process, .. } => Some(process.id()),
+            Ok(None) | Err(_) => Ok(None),
         }
     }
 
@@ -172,12 +173,12 @@ impl Launcher {
                 let parent = Parent { process: own.as_fd(), control: None, outputs: None };
                 clone_pid1(&launch, parent)
             }
-            Self::Process { socket, .. } => {
-                let socket = socket.lock().map_err(|_| gone("is in an unknown state"))?;
-                send(&socket, &launch)?;
+            Self::Process { line, .. } => {
+                let line = line.lock().map_err(|_| gone("is in an unknown state"))?;
+                send(&line.socket, &launch)?;
                 // The child has its own copies now; ours would keep pipes open.
                 drop(launch);
-                match answer(&socket)? {
+                match answer(&line.socket)? {
                     Some(pidfd) => Ok(Sandbox { pidfd }),
                     None => Err(gone("sent no descriptor")),
                 }
@@ -186,13 +187,32 @@ impl Launcher {
     }
 }
 
-impl Drop for Launcher {
+impl Line {
+    /// Starts the process and waits until it is ready.
+    fn open(outside: Ids, option: Option<&str>) -> Result<(Self, Option<OwnedFd>), LauncherError> {
+        let failed = |errno| StepError::new("start the launcher", "", errno);
+        let (socket, theirs) = kernel::message_pair().map_err(failed)?;
+        let own = kernel::pidfd_open(Pid::this()).map_err(failed)?;
+        let process = Command::new("/proc/self/exe")
+            .arg0("nix-sandbox-mcp")
+            .args([ARGUMENT, &outside.uid.to_string(), &outside.gid.to_string()])
+            .args(option)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::from(own))
+            .spawn()
+            .map_err(|error| failed(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))?;
+        let line = Self { socket, process };
+        let outputs = answer(&line.socket)?;
+        Ok((line, outputs))
+    }
+}
+
+impl Drop for Line {
     fn drop(&mut self) {
-        if let Self::Process { process, .. } = self {
-            // Its sandboxes die with it.
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        // Its sandboxes die with it.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 

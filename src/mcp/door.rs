@@ -31,8 +31,9 @@ pub trait Door: Send + Sync + 'static {
     /// What the tool's description may promise. Asked once.
     fn facts(&self) -> Facts;
 
-    /// Ends sessions whose time is over. Called every few seconds.
-    fn expire_sessions(&self);
+    /// Ends sessions whose time is over, mends what has broken down. Called every few seconds on the
+    /// thread that serves.
+    fn tidy(&self);
 
     /// Where long output of earlier runs is kept, if it is.
     fn outputs(&self) -> Option<&Outputs> {
@@ -81,8 +82,8 @@ impl Door for Runner {
         self.catalog().entries().map(|entry| offer(&entry)).collect()
     }
 
-    fn expire_sessions(&self) {
-        Self::expire_sessions(self);
+    fn tidy(&self) {
+        Self::tidy(self);
     }
 
     fn outputs(&self) -> Option<&Outputs> {

@@ -84,14 +84,14 @@ pub(super) async fn serve(door: Arc<dyn Door>, options: Options, wire: Wire) -> 
 /// What the name of a kept output is a resource by.
 const OUTPUT_URI: &str = "sandbox://outputs/";
 
-/// How often sessions are looked through.
+/// How often the house is put in order.
 const TIDY: Duration = Duration::from_secs(5);
 
 async fn tidy(door: Arc<dyn Door>) {
     let mut tick = tokio::time::interval(TIDY);
     loop {
         tick.tick().await;
-        door.expire_sessions();
+        door.tidy();
     }
 }
 

@@ -30,7 +30,7 @@ impl Scripted {
 }
 
 impl Door for Scripted {
-    fn expire_sessions(&self) {}
+    fn tidy(&self) {}
 
     fn run(
         &self,

@@ -147,3 +147,20 @@ fn a_compiled_or_copied_program_in_the_workspace_can_be_executed() {
     let ran = sh("cp /bin/echo ./mine && ./mine works; chmod 6755 mine; ./mine still");
     assert_eq!(ran.stdout, "works\nstill\n", "{}", ran.stderr);
 }
+
+#[test]
+fn of_a_home_an_interpreter_s_own_prefix_is_shown_and_nothing_beside_it() {
+    needs!(Userns, Python);
+    let ran = crate::support::code(
+        "python",
+        &[],
+        b"import os, sys\n\
+          place = sys.base_prefix\n\
+          while place not in ('/', '/usr'):\n\
+          \x20   above = os.path.dirname(place)\n\
+          \x20   if above != '/': print(above, os.listdir(above) == [os.path.basename(place)])\n\
+          \x20   place = above\n",
+    );
+    assert!(ran.stdout.lines().all(|line| line.ends_with(" True")), "{}", ran.stdout);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+}

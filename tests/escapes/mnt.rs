@@ -52,7 +52,7 @@ entries! {
     mnt_23_the_nix_store: "MNT-23" "mnt/MNT-23.py" => "not of the closure: 0\n";
     mnt_24_the_nix_daemon: "MNT-24" "mnt/MNT-24.py" => "daemon: ENOENT\ndatabase: ENOENT\n";
     mnt_25_secrets_of_the_host: "MNT-25" "mnt/MNT-25.py" =>
-        "etc: alternatives group hosts ld.so.cache nsswitch.conf passwd resolv.conf\n";
+        "etc: alternatives gitconfig group hosts ld.so.cache nsswitch.conf passwd resolv.conf\n";
     mnt_26_a_file_everywhere: "MNT-26" "mnt/MNT-26.py" => "\
         /: EROFS\n/etc: EROFS\n/usr: EROFS\n/usr/bin: EROFS\n/usr/lib: EROFS\n/bin: EROFS\n\
         /nix/store: {ENOENT|EROFS}\n/project: EROFS\n/proc: ENOENT\n/proc/sys: ENOENT\n\

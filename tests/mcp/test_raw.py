@@ -5,6 +5,7 @@
 needs nothing but the standard library.
 """
 
+import itertools
 import json
 import os
 import queue
@@ -326,6 +327,36 @@ def test_a_killed_server_leaves_nothing():
         process = sleeper.started()
         server.process.kill()
         assert_dies(process)
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def test_a_killed_launcher_or_pid_1_leaves_nothing_and_the_server_goes_on():
+    with Server(VERSIONS[2]) as server:
+        launcher = children(server.process.pid)[0]
+        sleeper = Sleeper()
+        server.start(1, sleeper.code, timeout=60)
+        process = sleeper.started()
+        os.kill(children(launcher)[0], signal.SIGKILL)
+        assert_dies(process)
+        assert "killed by SIGKILL" in text_of(server.answer(1))
+        sleeper = Sleeper()
+        server.start(2, sleeper.code, timeout=60)
+        process = sleeper.started()
+        os.kill(launcher, signal.SIGKILL)
+        assert_dies(process)
+        text_of(server.answer(2))
+        # Within a few seconds there is another one.
+        deadline = time.monotonic() + PATIENCE
+        for id in itertools.count(3):
+            text = server.run(id, "echo 42")
+            if text.startswith("42\n"):
+                break
+            assert "sandbox error (host)" in text and time.monotonic() < deadline, text
+            time.sleep(0.2)
 
 
 def test_a_signal_ends_all():
