@@ -416,7 +416,7 @@ fn proto_18_removing_everything() {
 #[test]
 fn res_31_sessions_are_counted_and_expire() {
     needs!(Userns);
-    let variables = [("NIX_SANDBOX_MAX_SESSIONS", "3"), ("SESSION_IDLE_TIMEOUT", "2")];
+    let variables = [("NIX_SANDBOX_MAX_SESSIONS", "3"), ("SESSION_IDLE_TIMEOUT", "5")];
     let mut server = Server::start(&variables);
     let mark = format!("13{:07}001", std::process::id());
     let daemon = format!("(setsid sleep {mark} &) ; echo hello");
@@ -425,9 +425,13 @@ fn res_31_sessions_are_counted_and_expire() {
     }
     let (_, refusal) = server.tell("shell", "d", "echo hello");
     assert!(refusal.starts_with("there are already 3 sessions (a, b, c)"), "{refusal}");
-    assert_eq!(support::processes_with(&mark).len(), 3);
-    // It ends by itself: nobody calls.
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(30);
+    while support::processes_with(&mark).len() != 3 {
+        assert!(Instant::now() < until, "{:?}", support::processes_with(&mark));
+        std::thread::yield_now();
+    }
+    // They end by themselves: nobody calls.
+    let until = Instant::now() + Duration::from_secs(30);
     while !support::processes_with(&mark).is_empty() {
         assert!(Instant::now() < until, "{:?}", support::processes_with(&mark));
         std::thread::yield_now();
