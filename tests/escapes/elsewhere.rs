@@ -99,6 +99,15 @@ shown! {
     "PROTO-16" "tests/escapes/proto.rs": "proto_16_calls_at_once_and_other_names";
     "PROTO-18" "tests/escapes/proto.rs": "proto_18_removing_everything";
 
+    "RES-01" "tests/limits/cases.rs": "a_fork_bomb_leaves_room_for_others"
+        "the_cgroup_alone_stops_processes";
+    "RES-05" "tests/limits/cases.rs": "a_memory_bomb" "a_child_out_of_memory_ends_the_run"
+        "killed_by_itself_is_not_out_of_memory";
+    "RES-06" "tests/limits/cases.rs": "files_in_memory_count";
+    "RES-17" "tests/limits/cases.rs": "processor_time_is_limited";
+    "RES-32" "tests/limits/cases.rs": "a_limit_too_small_to_start_is_named";
+    "RES-33" "tests/limits/cases.rs": "what_holds_is_in_the_result";
+
     "CFG-01" "tests/escapes/proto.rs": "cfg_01_names_of_sessions";
     "CFG-03" "src/environment/artifact/tests.rs": "what_is_no_metadata_is_skipped"
         "what_is_no_artifact_is_skipped" "what_others_can_change_is_skipped"
@@ -127,25 +136,6 @@ shown! {
     "LL-12" "tests/escapes/fault.rs": "cfg_10_ll_12_a_wall_that_is_preferred_is_missing";
     "LL-12" "src/engine/landlock.rs": "an_older_kernel_is_reported_with_what_it_leaves_open";
 }
-
-/// Entries whose tests are not here yet: they come with cgroups, in `tests/limits`. To be moved to the
-/// table above, and then this one removed.
-pub(crate) const AWAITED: &[(&str, &[&str])] = &[
-    (
-        "RES-05",
-        &[
-            "a_memory_bomb_ends_as_out_of_memory_with_its_peak",
-            "a_child_out_of_memory_ends_the_run",
-            "killed_by_itself_is_not_out_of_memory",
-        ],
-    ),
-    ("RES-32", &["a_limit_too_small_to_start_is_named"]),
-    // These have payloads too; the cgroup's part of them is there.
-    ("RES-01", &["a_fork_bomb_leaves_room_for_others", "the_cgroup_alone_stops_processes"]),
-    ("RES-06", &["files_in_memory_count"]),
-    ("RES-17", &["processor_time_is_limited"]),
-    ("RES-33", &["what_holds_is_in_the_result"]),
-];
 
 #[test]
 fn what_is_shown_elsewhere_is_there() {
