@@ -315,7 +315,7 @@ fn kernel_option(option: &str) -> Diagnosis {
 }
 
 /// What the engine needs of a filter around it, besides what the usual profiles allow.
-const CALLS: &str = "clone, clone3, unshare, setns, mount, umount2, pivot_root, open_tree, move_mount, fsopen, fsconfig, fsmount, mount_setattr, sethostname and keyctl";
+const CALLS: &str = "clone, clone3, unshare, pivot_root, umount2, open_tree, move_mount, fsopen, fsconfig, fsmount, mount_setattr, sethostname and keyctl (deploy/container-seccomp.json is such a profile)";
 
 fn outer_seccomp(host: &Host, what: &str) -> Diagnosis {
     let (whose, remedy) = match host.container {
