@@ -86,9 +86,9 @@ fn project_mount_places_it_elsewhere() {
     fs::write(project.path().join("f"), "seen").expect("file");
     let ran = exec_with(
         "shell",
-        &[("PROJECT_DIR", project.path()), ("PROJECT_MOUNT", Path::new("/work/deep/er"))],
+        &[("PROJECT_DIR", project.path()), ("PROJECT_MOUNT", Path::new("/projects/deep/er"))],
         &[],
-        &["cat", "/work/deep/er/f"],
+        &["cat", "/projects/deep/er/f"],
     );
     assert_eq!(ran.stdout, "seen", "{ran:?}");
 }
