@@ -432,7 +432,7 @@ impl From<SupervisorError> for RunError {
                 (Fault::Host, error.to_string())
             }
             SupervisorError::TooLittleMemory(_) => (Fault::Caller, error.to_string()),
-            SupervisorError::Nonsense(_) | SupervisorError::Call(..) => {
+            SupervisorError::Report(_) | SupervisorError::Call(..) => {
                 (Fault::Ours, error.to_string())
             }
         };

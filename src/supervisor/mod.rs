@@ -26,7 +26,7 @@ pub use self::signals::Signals;
 use self::console::Console;
 use self::flow::Flow;
 use crate::engine::cgroup::{CgroupUsage, Leaf};
-use crate::engine::report::Ended;
+use crate::engine::report::{Ended, ReadError, Reader};
 use crate::engine::{Report, StepError};
 use crate::kernel;
 use crate::outcome::{Ending, Enforced, Files, Order, Outcome, Source, Usage, WallReport};
@@ -39,8 +39,6 @@ pub const KEPT: usize = 1 << 20;
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// How long the answer waits for the rest of a sandbox whose payload has ended.
 const PARTING: Duration = Duration::from_secs(1);
-/// Longest unfinished report line.
-const REPORT_MAX: usize = 64 << 10;
 
 /// Where the payload's output goes and its input comes from.
 #[derive(Debug)]
@@ -103,9 +101,9 @@ pub enum SupervisorError {
     /// The limit is below what the sandbox itself needs.
     #[error("the memory limit of {0} bytes is too small: it ended the sandbox while it was set up")]
     TooLittleMemory(u64),
-    /// It speaks another language.
-    #[error("the sandbox reported nonsense: {0}")]
-    Nonsense(String),
+    /// It speaks another language, or cannot be heard.
+    #[error(transparent)]
+    Report(#[from] ReadError),
     /// It cannot be killed.
     #[error("the sandbox was killed but is not gone after {} s: a process in it sleeps uninterruptibly", GRACE.as_secs())]
     Unkillable,
@@ -135,7 +133,6 @@ pub struct Watch<'a> {
 /// What is known so far.
 #[derive(Default)]
 struct State {
-    line: Vec<u8>,
     walls: Vec<WallReport>,
     ready: bool,
     failed: Option<StepError>,
@@ -143,7 +140,6 @@ struct State {
     ended: Option<(Ended, Usage)>,
     killed: Option<Ending>,
     stopped: bool,
-    closed: bool,
     order: Order,
 }
 
@@ -155,11 +151,12 @@ impl Watch<'_> {
     pub fn to_end(self) -> Result<Outcome, SupervisorError> {
         let Self { pidfd, leaf, report, channels, limits, cancel, signals } = self;
         let (flows, console) = connect(channels)?;
-        set_nonblocking(&report)?;
+        let report =
+            Reader::new(report).map_err(|errno| SupervisorError::Call("set O_NONBLOCK", errno))?;
         let started = Instant::now();
         let state = State::default();
         let mut watched =
-            Loop { pidfd, leaf, report: &report, limits, cancel, signals, console, state, flows };
+            Loop { pidfd, leaf, report, limits, cancel, signals, console, state, flows };
         let result = watched.run(started).and_then(|()| watched.empty_terminal());
         let Loop { mut state, mut flows, console, .. } = watched;
         let killed = state.killed.is_some() || result.is_err();
@@ -236,7 +233,7 @@ fn connect(channels: Channels) -> Result<(Vec<Flow>, Option<Console>), Superviso
 struct Loop<'a> {
     pidfd: &'a OwnedFd,
     leaf: Option<&'a Leaf>,
-    report: &'a OwnedFd,
+    report: Reader,
     limits: &'a Limits,
     cancel: BorrowedFd<'a>,
     signals: Option<&'a Signals>,
@@ -248,7 +245,7 @@ struct Loop<'a> {
 impl Loop<'_> {
     fn run(&mut self, started: Instant) -> Result<(), SupervisorError> {
         let mut deadline = started.checked_add(self.limits.time());
-        while !self.state.closed && self.state.ended.is_none() {
+        while !self.report.is_closed() && self.state.ended.is_none() {
             let cancelled = self.turn(deadline)?;
             if self.state.ended.is_some() {
                 break;
@@ -400,19 +397,10 @@ impl Loop<'_> {
     }
 
     fn read_report(&mut self) -> Result<(), SupervisorError> {
-        let mut buffer = [0; 4096];
-        loop {
-            match nix::unistd::read(self.report, &mut buffer) {
-                Ok(0) => {
-                    self.state.closed = true;
-                    return Ok(());
-                }
-                Ok(length) => self.state.take(&buffer[..length])?,
-                Err(Errno::EAGAIN) => return Ok(()),
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(SupervisorError::Call("read the report", errno)),
-            }
+        for report in self.report.read()? {
+            self.state.note(report);
         }
+        Ok(())
     }
 }
 
@@ -511,20 +499,6 @@ fn set_nonblocking(fd: &OwnedFd) -> Result<(), SupervisorError> {
 }
 
 impl State {
-    fn take(&mut self, bytes: &[u8]) -> Result<(), SupervisorError> {
-        self.line.extend_from_slice(bytes);
-        while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.line.drain(..=end).collect();
-            let report = Report::parse(&line)
-                .map_err(|error| SupervisorError::Nonsense(error.to_string()))?;
-            self.note(report);
-        }
-        if self.line.len() > REPORT_MAX {
-            return Err(SupervisorError::Nonsense("a line without end".to_owned()));
-        }
-        Ok(())
-    }
-
     fn note(&mut self, report: Report) {
         match report {
             Report::Failed(error) => self.failed = Some(error),
