@@ -23,8 +23,9 @@ use super::report::{Ended, Report};
 use crate::kernel;
 use crate::policy::Program;
 
-/// Signals that are passed on to the payload's process group when they come from outside.
-const FORWARDED: [Signal; 9] = [
+/// Signals that are passed on to the payload's process group when they come from outside: the
+/// supervisor sends them here, pid 1 hands them over.
+pub const FORWARDED: [Signal; 9] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,

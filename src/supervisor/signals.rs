@@ -7,20 +7,8 @@ use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
+use crate::engine::init::FORWARDED;
 use crate::kernel;
-
-/// Those that a payload gets when we get them.
-const PASSED: [Signal; 9] = [
-    Signal::SIGHUP,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTERM,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGWINCH,
-    Signal::SIGTSTP,
-    Signal::SIGCONT,
-];
 
 /// Signals of this process, on their way to the payload: from [`Signals::take`] until this is
 /// dropped. A sandbox that is started in between misses none: its pid 1 is born with them blocked.
@@ -38,7 +26,7 @@ impl Signals {
     /// `EMFILE`.
     pub fn take() -> nix::Result<Self> {
         let mut taken = SigSet::empty();
-        for signal in PASSED {
+        for signal in FORWARDED {
             if !kernel::is_ignored(signal as i32)? {
                 taken.add(signal);
             }

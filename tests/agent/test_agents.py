@@ -882,7 +882,7 @@ def _():
     with Session("bash") as s:
         check(s.call("set -e; x=1"))
         check(s.call("echo $x; [[ $- == *e* ]] && echo on"), out="1\non\n")
-        check(s.call("if false; then :; fi; false || true"))
+        check(s.call("if false; then :; fi; false || echo spared"), out="spared\n")
         check(s.call("false"), ended=True, exit_code=1)
 
 
