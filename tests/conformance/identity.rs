@@ -68,10 +68,7 @@ fn groups(ran: &Ran) -> &'static str {
 
 #[test]
 fn as_root_no_supplementary_group_so_a_root_root_0640_file_cannot_be_opened() {
-    needs!(Userns);
-    if !is_root() {
-        return;
-    }
+    needs!(Userns, Root);
     let project = directory();
     let file = project.path().join("secret");
     fs::write(&file, "secret").expect("file");

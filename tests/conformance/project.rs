@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use crate::needs;
-use crate::support::{command, directory, exec_with, is_root};
+use crate::support::{command, directory, exec_with};
 
 fn in_project(project: &Path, script: &str) -> crate::support::Ran {
     exec_with("shell", &[("PROJECT_DIR", project)], &[], &["sh", "-c", script])
@@ -158,10 +158,7 @@ fn a_bad_project_directory_is_refused_at_start_by_name() {
 
 #[test]
 fn as_root_a_project_that_only_root_can_reach_and_read_is_shown() {
-    needs!(Userns);
-    if !is_root() {
-        return;
-    }
+    needs!(Userns, Root);
     let closed = tempfile::tempdir().expect("0700");
     let project = closed.path().join("project");
     fs::create_dir(&project).expect("project");
@@ -176,10 +173,7 @@ fn as_root_a_project_that_only_root_can_reach_and_read_is_shown() {
 
 #[test]
 fn as_root_the_sandbox_of_another_s_project_runs_as_its_owner() {
-    needs!(Userns);
-    if !is_root() {
-        return;
-    }
+    needs!(Userns, Root);
     let project = directory();
     let file = project.path().join("f");
     fs::write(&file, "seen").expect("file");
@@ -196,10 +190,7 @@ fn as_root_the_sandbox_of_another_s_project_runs_as_its_owner() {
 
 #[test]
 fn below_the_project_other_mounts_are_read_only_too() {
-    needs!(Userns);
-    if !is_root() {
-        return;
-    }
+    needs!(Userns, Root);
     // In a mount namespace of our own, so that nothing is mounted on the host.
     let project = directory();
     fs::create_dir(project.path().join("sub")).expect("sub");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::support::{is_root, program};
+use super::support::program;
 use crate::needs;
 
 entries! {
@@ -41,10 +41,7 @@ entries! {
 /// outer one is not shown instead: no sandbox starts, and the cause is named.
 #[test]
 fn prc_10_no_fresh_proc() {
-    needs!(Userns);
-    if !is_root() {
-        return;
-    }
+    needs!(Userns, Root);
     // In a mount namespace of its own: nothing is mounted on the host.
     let script =
         format!("mount -t tmpfs none /proc/sys && exec {} exec -- ls /proc", program().display());

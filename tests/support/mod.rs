@@ -114,6 +114,7 @@ pub(crate) enum Capability {
     Python,
     Node,
     Compiler,
+    Root,
 }
 
 impl Capability {
@@ -124,11 +125,12 @@ impl Capability {
             Self::Python => "python",
             Self::Node => "node",
             Self::Compiler => "compiler",
+            Self::Root => "root",
         }
     }
 
     fn is_here(self) -> bool {
-        static CELLS: [OnceLock<bool>; 5] = [const { OnceLock::new() }; 5];
+        static CELLS: [OnceLock<bool>; 6] = [const { OnceLock::new() }; 6];
         *CELLS[self as usize].get_or_init(|| match self {
             Self::Userns => succeeds("shell", &["true"]),
             Self::Landlock => Path::new("/proc/self").exists() && landlock(),
@@ -137,6 +139,7 @@ impl Capability {
             Self::Compiler => {
                 Command::new("cc").arg("--version").output().is_ok_and(|cc| cc.status.success())
             }
+            Self::Root => is_root(),
         })
     }
 }
