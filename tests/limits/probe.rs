@@ -26,6 +26,10 @@ pub(crate) fn main(words: &[String]) -> ExitCode {
         "thread" => thread(number(1)),
         "spin" => spin(Duration::from_millis(number(1) as u64)),
         "fill" => words[1..].iter().for_each(|path| println!("{path}: {}", fill(path))),
+        "fill-and-stay" => {
+            words[1..].iter().for_each(|path| println!("{path}: {}", fill(path)));
+            pause();
+        }
         "files" => files(text(1)),
         "memfd" => memfd(number(1)),
         "kill-self" => raise(Signal::SIGKILL).expect("raise"),
