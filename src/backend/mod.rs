@@ -7,27 +7,10 @@ use std::os::fd::OwnedFd;
 use crate::engine::LauncherError;
 pub use crate::engine::cgroup::{CgroupUsage, Leaf};
 pub use crate::engine::report::{Ended, ReadError, Reader};
+pub use crate::engine::start::Start as Handover;
 pub use crate::engine::{Report, StepError};
 use crate::outcome::WallReport;
 use crate::plan::Plan;
-
-/// The descriptors that one run hands to its sandbox. All are the sandbox's own copies.
-#[derive(Debug)]
-pub struct Handover {
-    /// The payload's three streams.
-    pub stdio: [OwnedFd; 3],
-    /// The write end of the report pipe.
-    pub report: OwnedFd,
-    /// The code, if the plan has a place for it.
-    pub code: Option<OwnedFd>,
-    /// Where to send the master of the payload's own terminal, if it shall have one; see
-    /// [`crate::engine::Launch`].
-    pub terminal: Option<OwnedFd>,
-    /// A session's control pipes, the agent's ends.
-    pub control: Option<[OwnedFd; 2]>,
-    /// Where to send a descriptor of `/workspace`, if somebody outside shall look into it.
-    pub workspace: Option<OwnedFd>,
-}
 
 /// A sandbox that was started.
 #[derive(Debug)]

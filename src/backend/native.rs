@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use super::{Backend, BackendError, Handover, Started};
 use crate::engine::cgroup::{Cgroups, Leaf, NoCgroup};
 use crate::engine::sources::Sources;
+use crate::engine::start::Begin;
 use crate::engine::{Launch, Launcher};
 use crate::outcome::{Strength, WallReport};
 use crate::plan::{Plan, ProcMode, Wall};
@@ -99,23 +100,11 @@ impl Backend for Native {
         if leaf.is_none() && plan.access().requires(Wall::Cgroup) {
             return Err(refused(Wall::Cgroup, wall.detail));
         }
-        let sources = self.sources.open(&plan)?;
-        let Handover { stdio, report, code, terminal, control, workspace } = handover;
         let cgroup = leaf.as_ref().map(Leaf::fd).transpose()?;
         let watch_memory = !leaf.as_ref().is_some_and(Leaf::holds_memory);
-        let launch = Launch {
-            plan,
-            stdio,
-            report,
-            code,
-            sources,
-            terminal,
-            control,
-            workspace,
-            cgroup,
-            watch_memory,
-        };
-        let sandbox = self.launcher.launch(launch)?;
+        let begin = Begin::Now(handover);
+        let launch = Launch { plan, begin, sources: Vec::new(), cgroup, watch_memory };
+        let sandbox = self.launcher.launch(launch, &self.sources)?;
         Ok(Started { pidfd: sandbox.pidfd, walls: vec![wall], leaf })
     }
 }

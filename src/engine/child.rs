@@ -5,7 +5,7 @@
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
-use std::io::{Seek, Write};
+use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,81 +17,34 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, umask};
 use nix::unistd::{ForkResult, Gid, Uid, symlinkat};
 
+use super::filters::filter;
 use super::landlock;
+use super::masks::{self, Covers, NamespaceLimits};
 use super::memory_watch::MemoryWatch;
 use super::removal::{self, Part};
 use super::report::{Report, StepError};
-use super::steps::{Device, Step, steps};
+use super::start::{self, Begin, Start};
+use super::steps::{self, Ahead, Device, PTS, SHARED_MEMORY, Step, steps};
 use super::{Launch, init, outputs};
 use crate::kernel::{self, Attributes};
 use crate::outcome::{Strength, WallReport};
 use crate::plan::{HostFile, Identity, Limits, MountKind, Plan, ProcMode, Wall};
-use crate::policy::{self, Arch, Program, Wearer};
+use crate::policy::{Instruction, Wearer};
+use crate::request::Request;
 
 /// Read-only parts of the host.
 const SHOWN: Attributes = Attributes::RDONLY.and(Attributes::NOSUID).and(Attributes::NODEV);
 /// Writable memory.
 const WRITABLE: Attributes = Attributes::NOSUID.and(Attributes::NODEV);
+/// The file system of the code, bytes: the code and what describes it.
+const CODE: u64 = Request::MAX_CODE as u64 + (64 << 10);
 /// Memory that holds no program.
 const DATA: Attributes = WRITABLE.and(Attributes::NOEXEC);
-
-/// What of `/proc` speaks of the whole host and not of the sandbox: directories.
-const MASKED_DIRECTORIES: [&str; 10] =
-    ["acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "pressure", "scsi", "tty"];
-/// Likewise: files. Kernel addresses and symbols, boot parameters (they can hold secrets), the
-/// keys of every user, memory, interrupts (a side channel), disks.
-const MASKED_FILES: [&str; 26] = [
-    "buddyinfo",
-    "cmdline",
-    "config.gz",
-    "consoles",
-    "crypto",
-    "devices",
-    "diskstats",
-    "dma",
-    "execdomains",
-    "interrupts",
-    "iomem",
-    "ioports",
-    "kallsyms",
-    "kcore",
-    "key-users",
-    "keys",
-    "kmsg",
-    "kpagecgroup",
-    "kpagecount",
-    "kpageflags",
-    "latency_stats",
-    "modules",
-    "partitions",
-    "sched_debug",
-    "sysrq-trigger",
-    "timer_list",
-];
-/// More of them, apart only for the length of a line.
-const MASKED_FILES_MORE: [&str; 8] = [
-    "pagetypeinfo",
-    "schedstat",
-    "slabinfo",
-    "softirqs",
-    "swaps",
-    "vmallocinfo",
-    "vmstat",
-    "zoneinfo",
-];
-
-/// Namespaced limits (`/proc/sys/user`), each with its value inside: no namespace can be made,
-/// and inotify instances, which count per host user, stay few.
-const NAMESPACE_LIMITS: [(&str, &str); 3] = [
-    ("max_user_namespaces", "0"),
-    ("max_inotify_instances", "32"),
-    ("max_inotify_watches", "8192"),
-];
 
 pub(super) type Done = Result<(), StepError>;
 
 /// Gives an errno its step and subject.
-trait At<T> {
+pub(super) trait At<T> {
     fn at(self, step: &str, subject: impl std::fmt::Display) -> Result<T, StepError>;
 }
 
@@ -114,11 +67,32 @@ impl<T> At<T> for std::io::Result<T> {
 struct Child<'l> {
     launch: &'l Launch,
     parent: Parent<'l>,
-    report: File,
+    line: Line,
     root: Option<OwnedFd>,
     terminal: Option<OwnedFd>,
-    limits: Vec<(File, &'static str)>,
+    covers: Option<Covers>,
+    limits: NamespaceLimits,
+    own: Own,
     walls: Vec<WallReport>,
+}
+
+/// To whom pid 1 speaks.
+enum Line {
+    /// The run's supervisor.
+    Report(File),
+    /// Whoever will give the order to start, or has asked for a template.
+    Order(OwnedFd),
+}
+
+/// What is kept for a payload that is started later.
+#[derive(Default)]
+struct Own {
+    /// Its code's file.
+    code: Option<File>,
+    /// Its `/workspace`.
+    workspace: Option<OwnedFd>,
+    /// What came with the order. Never dropped: its descriptors were given other numbers.
+    start: Option<Start>,
 }
 
 /// What pid 1 knows of the launcher.
@@ -130,39 +104,69 @@ pub struct Parent<'l> {
     pub control: Option<BorrowedFd<'l>>,
     /// The directory behind `/outputs`, if it made one.
     pub outputs: Option<BorrowedFd<'l>>,
+    /// The host's `/proc`.
+    pub proc: BorrowedFd<'l>,
 }
 
 /// What pid 1 is from here on. Never returns.
-pub fn pid1(launch: &Launch, parent: Parent<'_>) -> ! {
-    let Ok(report) = launch.report.try_clone().map(File::from) else { kernel::exit_now(1) };
-    let mut child = Child {
-        launch,
-        parent,
-        report,
-        root: None,
-        terminal: None,
-        limits: Vec::new(),
-        walls: Vec::new(),
+pub fn pid1(launch: &Launch, parent: Parent<'_>, ahead: Ahead) -> ! {
+    let line = match &launch.begin {
+        Begin::Now(start) => start.report.try_clone().map(|report| Line::Report(report.into())),
+        Begin::Ordered(order) => order.try_clone().map(Line::Order),
     };
-    let steps = removal::standing(steps(&launch.plan));
+    let Ok(line) = line else { kernel::exit_now(1) };
+    let mut child = Child::new(launch, parent, line);
+    let steps = removal::standing(steps(&launch.plan, ahead));
     let enacted = steps.iter().try_for_each(|step| child.enact(step));
-    let error = match enacted.and_then(|()| child.start_payload()) {
+    match enacted.and_then(|()| child.start_payload()) {
         Ok(never) => match never {},
-        Err(error) => error,
-    };
-    let sent = Report::Failed(error).send(&child.report);
-    kernel::exit_now(i32::from(sent.is_err()) + 1)
+        Err(error) => child.fail(error),
+    }
 }
 
-impl Child<'_> {
+/// Makes the template of a plan's kind and sends its mount namespace to `to`. Never returns.
+pub(super) fn template(launch: &Launch, parent: Parent<'_>, to: OwnedFd) -> ! {
+    let mut child = Child::new(launch, parent, Line::Order(to));
+    let steps = removal::standing(steps::template(&launch.plan));
+    let made = steps.iter().try_for_each(|step| child.enact(step)).and_then(|()| {
+        openat(parent.proc, "self/ns/mnt", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+            .at("open the template", "")
+    });
+    let (namespace, Line::Order(to)) = (made, &child.line) else { kernel::exit_now(1) };
+    let sent = start::tell_made(to.as_fd(), &namespace);
+    kernel::exit_now(i32::from(sent.is_err()))
+}
+
+impl<'l> Child<'l> {
+    fn new(launch: &'l Launch, parent: Parent<'l>, line: Line) -> Self {
+        Self {
+            launch,
+            parent,
+            line,
+            root: None,
+            terminal: None,
+            covers: None,
+            limits: NamespaceLimits::default(),
+            own: Own::default(),
+            walls: Vec::new(),
+        }
+    }
+
+    /// Tells what failed, and ends.
+    fn fail(&self, error: StepError) -> ! {
+        let sent = match &self.line {
+            Line::Report(report) => Report::Failed(error).send(report).is_ok(),
+            Line::Order(order) => start::tell_standing(order.as_fd(), &Err(error)).is_ok(),
+        };
+        kernel::exit_now(if sent { 1 } else { 2 })
+    }
+
     fn enact(&mut self, step: &Step<'_>) -> Done {
         match step {
             Step::LeaveLauncher => self.leave_launcher(),
-            Step::MapIds => map_ids(self.plan().identity()),
-            Step::ForgetArguments => {
-                kernel::forget_arguments(c"init").at("forget the launcher's arguments", "")
-            }
-            Step::FirstToGo => first_to_go(),
+            Step::MapIds => map_ids(self.plan().identity(), self.parent.proc),
+            Step::ForgetArguments => self.forget_arguments(),
+            Step::FirstToGo => self.first_to_go(),
             Step::TakeIds => take_ids(self.plan().identity()),
             Step::DieWithLauncher => self.die_with_launcher(),
             Step::NewSession => nix::unistd::setsid().map(drop).at("start a session", ""),
@@ -171,28 +175,31 @@ impl Child<'_> {
             Step::Hostname(name) => nix::unistd::sethostname(name).at("set the hostname", name),
             Step::PrivateMounts => kernel::set_private().at("make all mounts private", ""),
             Step::NewRoot { inodes } => self.new_root(*inodes),
+            Step::InTemplate => self.in_template(),
             Step::Directory(at) => self.directory(at),
             Step::Symlink(at, target) => self.symlink(at, target),
             Step::File(at, content) => self.file(at, content.as_bytes()),
             Step::Code(at) => self.code(at),
             Step::Bind(at, source, number) => self.bind(at, source, *number),
             Step::Tmpfs { at, size, inodes, mode } => {
-                self.tmpfs(at, *size, *inodes, *mode, WRITABLE)
+                self.tmpfs(at, *size, *inodes, *mode, WRITABLE).map(drop)
             }
             Step::Outputs(at) => self.outputs(at),
+            Step::Covers => self.make_covers(),
+            Step::OpenCovers => self.open_covers(),
             Step::Proc => self.proc(),
             Step::Device(device) => self.device(device),
             Step::DeviceLinks => self.device_links(),
             Step::Pts => self.pts(),
             Step::Terminal => self.terminal(),
             Step::SharedMemory { size } => {
-                self.tmpfs(Path::new("/dev/shm"), *size, 4096, 0o1777, DATA)
+                self.tmpfs(Path::new(SHARED_MEMORY), *size, 4096, 0o1777, DATA).map(drop)
             }
             Step::HandOutWorkspace => self.hand_out_workspace(),
             Step::EnterRoot => kernel::pivot_into(self.root()?).at("enter the new root", ""),
             Step::OpenNamespaceLimits => self.open_namespace_limits(),
             Step::MaskProc => self.mask_proc(),
-            Step::WriteNamespaceLimits => self.write_namespace_limits(),
+            Step::WriteNamespaceLimits => std::mem::take(&mut self.limits).write(),
             Step::SealRoot => {
                 kernel::set_attributes(self.root()?, SHOWN, false).at("make the root read-only", "")
             }
@@ -222,6 +229,22 @@ impl Child<'_> {
             Some(socket) => nix::unistd::close(socket.as_raw_fd()).at("leave the launcher", ""),
             None => Ok(()),
         }
+    }
+
+    /// When the host runs out of memory the sandbox goes first. Whoever started the program may be
+    /// shielded from that, and it is inherited; the largest value is the one that can always be
+    /// written.
+    fn first_to_go(&self) -> Done {
+        write_own(self.parent.proc, "oom_score_adj", "1000")
+    }
+
+    fn forget_arguments(&self) -> Done {
+        let step = "forget the launcher's arguments";
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let stat = openat(self.parent.proc, "self/stat", flags, Mode::empty()).at(step, "")?;
+        let mut text = Vec::with_capacity(1024);
+        File::from(stat).read_to_end(&mut text).at(step, "")?;
+        kernel::forget_arguments(c"init", &text).at(step, "")
     }
 
     fn die_with_launcher(&self) -> Done {
@@ -277,6 +300,12 @@ impl Child<'_> {
         Ok(())
     }
 
+    fn in_template(&mut self) -> Done {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        self.root = Some(open("/", flags, Mode::empty()).at("enter the template", "")?);
+        Ok(())
+    }
+
     /// Makes the parents of `at`; returns `at` relative to the root.
     fn parents<'p>(&self, at: &'p Path) -> Result<&'p Path, StepError> {
         let relative = at.strip_prefix("/").unwrap_or(at);
@@ -316,15 +345,27 @@ impl Child<'_> {
         self.create(at)?.write_all(content).at("write file", at.display())
     }
 
-    fn code(&self, at: &Path) -> Done {
-        let Some(code) = &self.launch.code else {
-            return Err(StepError::new("copy the code to", at.display(), Errno::ENODATA));
-        };
-        let mut to = self.create(at)?;
+    /// On a file system of its own, since the root may be a template's.
+    fn code(&mut self, at: &Path) -> Done {
         let step = "copy the code to";
-        let mut from = File::from(code.try_clone().at(step, at.display())?);
-        from.rewind().at(step, at.display())?;
-        std::io::copy(&mut from, &mut to).map(drop).at(step, at.display())
+        let (Some(directory), Some(name)) = (at.parent(), at.file_name()) else {
+            return Err(StepError::new(step, at.display(), Errno::EINVAL));
+        };
+        let tree = self.tmpfs(directory, CODE, 4, 0o755, WRITABLE)?;
+        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        let create = |below: BorrowedFd<'_>| {
+            openat(below, name, flags, Mode::from_bits_truncate(0o444)).at(step, at.display())
+        };
+        match &self.launch.begin {
+            Begin::Now(start) => copy_code(start, &mut create(tree.as_fd())?.into())?,
+            Begin::Ordered(_) => {
+                // Through a second mount, or the first could not be sealed while it is open.
+                let second = kernel::clone_tree(tree.as_fd(), Path::new(""), false)
+                    .at(step, at.display())?;
+                self.own.code = Some(create(second.as_fd())?.into());
+            }
+        }
+        kernel::set_attributes(tree.as_fd(), SHOWN, false).at("make read-only", directory.display())
     }
 
     fn bind(&self, at: &Path, source: &HostFile, number: usize) -> Done {
@@ -345,7 +386,14 @@ impl Child<'_> {
             .at("mount", format_args!("{shown} at {}", at.display()))
     }
 
-    fn tmpfs(&self, at: &Path, size: u64, inodes: u64, mode: u32, attributes: Attributes) -> Done {
+    fn tmpfs(
+        &self,
+        at: &Path,
+        size: u64,
+        inodes: u64,
+        mode: u32,
+        attributes: Attributes,
+    ) -> Result<OwnedFd, StepError> {
         let step = "mount a tmpfs at";
         let options = [
             ("size", size.to_string()),
@@ -353,7 +401,8 @@ impl Child<'_> {
             ("mode", format!("{mode:o}")),
         ];
         let tree = kernel::new_filesystem("tmpfs", &options, attributes).at(step, at.display())?;
-        self.attach(&tree, at, step)
+        self.attach(&tree, at, step)?;
+        Ok(tree)
     }
 
     fn outputs(&self, at: &Path) -> Done {
@@ -365,15 +414,19 @@ impl Child<'_> {
 
     /// Whoever looks into `/workspace` from outside gets a descriptor instead of a path: it names
     /// this very file system, whatever the payload does, and keeps it after the sandbox has ended.
-    fn hand_out_workspace(&self) -> Done {
-        let Some(socket) = &self.launch.workspace else { return Ok(()) };
+    fn hand_out_workspace(&mut self) -> Done {
         let step = "hand out /workspace";
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let directory = openat(self.root()?, "workspace", flags, Mode::empty()).at(step, "")?;
-        match kernel::send_message(socket.as_fd(), b"workspace", &[directory.as_fd()]) {
-            // Nobody wants it any more.
-            Ok(()) | Err(Errno::EPIPE) => Ok(()),
-            Err(errno) => Err(StepError::new(step, "", errno)),
+        let directory =
+            |root: BorrowedFd<'_>| openat(root, "workspace", flags, Mode::empty()).at(step, "");
+        match &self.launch.begin {
+            Begin::Now(Start { workspace: None, .. }) => Ok(()),
+            Begin::Now(start) => send_workspace(start, &directory(self.root()?)?),
+            // Whoever has no /workspace cannot be asked for it.
+            Begin::Ordered(_) => {
+                self.own.workspace = directory(self.root()?).ok();
+                Ok(())
+            }
         }
     }
 
@@ -381,6 +434,18 @@ impl Child<'_> {
         let relative = self.parents(at)?;
         self.mkdir(relative)?;
         kernel::move_onto(tree.as_fd(), self.root()?, relative).at(step, at.display())
+    }
+
+    fn make_covers(&self) -> Done {
+        let place = Path::new(PTS);
+        drop(self.create(&place.join(masks::FILE))?);
+        self.directory(&place.join(masks::DIRECTORY))
+    }
+
+    fn open_covers(&mut self) -> Done {
+        let place = Path::new(PTS).strip_prefix("/").unwrap_or(Path::new(PTS));
+        self.covers = Some(Covers::open(self.root()?, place)?);
+        Ok(())
     }
 
     fn proc(&self) -> Done {
@@ -427,7 +492,7 @@ impl Child<'_> {
 
     fn pts(&self) -> Done {
         let step = "mount a devpts at";
-        let at = Path::new("/dev/pts");
+        let at = Path::new(PTS);
         let options = [
             ("newinstance", String::new()),
             ("ptmxmode", "0666".to_owned()),
@@ -444,7 +509,9 @@ impl Child<'_> {
     /// It belongs to pid 1's session, so that the payload's process group has a parent in its own
     /// session: in an orphaned group the kernel ignores Ctrl-Z.
     fn terminal(&mut self) -> Done {
-        let Some(socket) = &self.launch.terminal else { return Ok(()) };
+        let Begin::Now(Start { terminal: Some(socket), .. }) = &self.launch.begin else {
+            return Ok(());
+        };
         let step = "make a terminal";
         let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
         let master = openat(self.root()?, "dev/pts/ptmx", flags, Mode::empty()).at(step, "")?;
@@ -462,74 +529,45 @@ impl Child<'_> {
     }
 
     fn open_namespace_limits(&mut self) -> Done {
-        for (name, value) in NAMESPACE_LIMITS {
-            let path = format!("/proc/sys/user/{name}");
-            match File::options().write(true).open(&path) {
-                Ok(file) => self.limits.push((file, value)),
-                // A kernel built without inotify; user namespaces it has, or we were not here.
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
-                Err(error) => return Err(error).at("open", path),
-            }
-        }
+        self.limits = NamespaceLimits::open()?;
         Ok(())
     }
 
-    fn write_namespace_limits(&mut self) -> Done {
-        for (mut file, value) in self.limits.drain(..) {
-            file.write_all(value.as_bytes()).at("limit namespaces", value)?;
-        }
-        Ok(())
-    }
-
-    /// Covers what speaks of the host by an empty read-only file or directory. Not by `/dev/null`:
-    /// a device can be written to also through a read-only mount, and a write to
-    /// `/proc/sysrq-trigger` that seems to succeed is a lie.
-    fn mask_proc(&self) -> Done {
-        let (file, directory) = (Path::new(".masked-file"), Path::new(".masked-directory"));
-        drop(self.create(&Path::new("/").join(file))?);
-        self.mkdir(directory)?;
-        for name in MASKED_FILES.iter().chain(&MASKED_FILES_MORE) {
-            self.mask(file, name)?;
-        }
-        for name in MASKED_DIRECTORIES {
-            self.mask(directory, name)?;
-        }
-        self.mask(Path::new("proc/sys"), "sys")?;
-        let root = self.root()?;
-        let step = "remove the mask's source";
-        nix::unistd::unlinkat(root, file, nix::unistd::UnlinkatFlags::NoRemoveDir).at(step, "")?;
-        nix::unistd::unlinkat(root, directory, nix::unistd::UnlinkatFlags::RemoveDir).at(step, "")
-    }
-
-    /// Covers `/proc/NAME`, where there is one, by a read-only copy of `cover`.
-    fn mask(&self, cover: &Path, name: &str) -> Done {
-        let target = Path::new("proc").join(name);
-        let step = "mask";
-        let tree = kernel::clone_tree(self.root()?, cover, true).at(step, target.display())?;
-        let attributes = SHOWN.and(Attributes::NOEXEC);
-        kernel::set_attributes(tree.as_fd(), attributes, true).at(step, target.display())?;
-        match kernel::move_onto(tree.as_fd(), self.root()?, &target) {
-            // What is not there needs no mask.
-            Ok(()) | Err(Errno::ENOENT) => Ok(()),
-            Err(errno) => Err(StepError::new(step, target.display(), errno)),
+    fn mask_proc(&mut self) -> Done {
+        match self.covers.take() {
+            Some(covers) => covers.mask(self.root()?),
+            None => Err(StepError::new("mask", "(without a cover)", Errno::ENOTRECOVERABLE)),
         }
     }
 
     /// The payload's streams to 0, 1, 2, a session's control pipes to 3 and 4, the report pipe to
-    /// the next number, and nothing else.
+    /// the next number, and nothing else. Where those come later, what is needed until then.
     fn place_descriptors(&mut self) -> Done {
         self.root = None;
-        self.limits.clear();
-        let mut payload = match &self.terminal {
-            Some(terminal) => vec![terminal.as_fd(); 3],
-            None => self.launch.stdio.iter().map(AsFd::as_fd).collect(),
+        let placed = match &self.launch.begin {
+            Begin::Now(start) => Line::Report(place(start, self.terminal.as_ref())?.into()),
+            Begin::Ordered(order) => {
+                let Own { code, workspace, start: _ } = &self.own;
+                let wanted = code.iter().map(AsFd::as_fd).chain(workspace.iter().map(AsFd::as_fd));
+                let wanted: Vec<BorrowedFd<'_>> = wanted.chain([order.as_fd()]).collect();
+                let mut kept = kernel::keep(&wanted).at("place descriptors", "")?;
+                let order = kept.pop().ok_or(Errno::EBADF).at("place descriptors", "")?;
+                let mut kept = kept.into_iter();
+                renumber(&mut self.own.code, &mut kept);
+                renumber(&mut self.own.workspace, &mut kept);
+                Line::Order(order)
+            }
         };
-        payload.extend(self.launch.control.iter().flatten().map(AsFd::as_fd));
-        let report =
-            kernel::keep_only(&payload, self.launch.report.as_fd()).at("place descriptors", "")?;
-        let closed = std::mem::replace(&mut self.report, File::from(report));
-        let _number_only = closed.into_raw_fd();
+        self.speak_through(placed);
         Ok(())
+    }
+
+    /// The old line's number is another descriptor's by now.
+    fn speak_through(&mut self, line: Line) {
+        let _number_only = match std::mem::replace(&mut self.line, line) {
+            Line::Report(report) => report.into_raw_fd(),
+            Line::Order(order) => order.into_raw_fd(),
+        };
     }
 
     fn landlock(&mut self) -> Done {
@@ -546,26 +584,51 @@ impl Child<'_> {
         self.walls.push(WallReport { wall, strength, detail: detail.to_owned() });
     }
 
+    /// Waits for the order, if the launch was ahead of it. Until then nobody's code has run here.
+    fn await_order(&mut self) -> Done {
+        let step = "wait for the order to start";
+        let Line::Order(order) = &self.line else { return Ok(()) };
+        start::tell_standing(order.as_fd(), &Ok(())).at(step, "")?;
+        // Whoever could give it has gone.
+        let Some(start) = start::wait_for_start(order.as_fd()).at(step, "")? else {
+            kernel::exit_now(0)
+        };
+        if let Some(file) = &mut self.own.code {
+            copy_code(&start, file)?;
+        }
+        if let Some(directory) = &self.own.workspace {
+            send_workspace(&start, directory)?;
+        }
+        let report = place(&start, None)?;
+        self.speak_through(Line::Report(report.into()));
+        self.own.start = Some(start);
+        Ok(())
+    }
+
     /// Forks the payload and becomes the reaper.
     fn start_payload(&mut self) -> Result<std::convert::Infallible, StepError> {
         let access = self.plan().access();
-        let filter = filter(access.wearer, access.profile)?;
-        let own_filter = self::filter(Wearer::Init, access.profile)?;
+        let filter = filter(access.wearer, access.profile);
+        let own_filter = self::filter(Wearer::Init, access.profile);
         self.report_walls();
+        self.await_order()?;
         let watch = self.launch.watch_memory.then(|| watch(self.plan())).flatten();
         let walls = std::mem::take(&mut self.walls);
-        Report::Ready { walls }.send(&self.report).at("report", "")?;
+        let Line::Report(report) = &self.line else {
+            return Err(StepError::new("report", "", Errno::ENOTRECOVERABLE));
+        };
+        Report::Ready { walls }.send(report).at("report", "")?;
         let signals = init::block_signals().at("block signals", "")?;
         let terminal = self.terminal.is_some();
         let started = Instant::now();
         match kernel::fork().at("start the payload", "")? {
             ForkResult::Child => {
-                let error = payload(self.plan(), terminal, &filter, &self.report);
-                let _ = Report::Failed(error).send(&self.report);
+                let error = payload(self.plan(), terminal, filter, report);
+                let _ = Report::Failed(error).send(report);
                 kernel::exit_now(127)
             }
             ForkResult::Parent { child } => {
-                init::run(child, terminal, started, &self.report, &signals, watch, &own_filter)
+                init::run(child, terminal, started, report, &signals, watch, own_filter)
             }
         }
     }
@@ -623,11 +686,6 @@ fn wearer_name(wearer: Wearer) -> String {
     format!("{wearer:?}").to_lowercase()
 }
 
-fn filter(wearer: Wearer, profile: policy::Profile) -> Result<Program, StepError> {
-    policy::compile(wearer, profile, Arch::native())
-        .map_err(|error| StepError::new("compile the system-call filter", error, Errno::EINVAL))
-}
-
 /// Opens a bind's source and makes sure that it is what was checked (CVE-2018-15664).
 fn open_source(source: &HostFile) -> Result<OwnedFd, StepError> {
     let shown = source.path.display();
@@ -641,29 +699,63 @@ fn open_source(source: &HostFile) -> Result<OwnedFd, StepError> {
     kernel::clone_tree(file.as_fd(), Path::new(""), true).at("mount", &shown)
 }
 
-pub(super) fn map_ids(identity: &Identity) -> Done {
+/// Writes the maps through `proc`, in which this process has a number.
+pub(super) fn map_ids(identity: &Identity, proc: BorrowedFd<'_>) -> Done {
     let Identity { inside, outside, hostname: _ } = identity;
-    let step = "write";
     // A process that is not dumpable does not own its files in /proc (EACCES).
     nix::sys::prctl::set_dumpable(true).at("become dumpable", "")?;
     let maps = [
-        ("/proc/self/setgroups", "deny".to_owned()),
-        ("/proc/self/uid_map", format!("{} {} 1", inside.uid, outside.uid)),
-        ("/proc/self/gid_map", format!("{} {} 1", inside.gid, outside.gid)),
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("{} {} 1", inside.uid, outside.uid)),
+        ("gid_map", format!("{} {} 1", inside.gid, outside.gid)),
     ];
-    for (path, content) in maps {
-        let mut file = File::options().write(true).open(path).at(step, path)?;
-        file.write_all(content.as_bytes()).at(step, path)?;
-    }
-    Ok(())
+    maps.iter().try_for_each(|(name, content)| write_own(proc, name, content))
 }
 
-/// When the host runs out of memory the sandbox goes first. Whoever started the program may be shielded
-/// from that, and it is inherited; the largest value is the one that can always be written.
-fn first_to_go() -> Done {
-    let path = "/proc/self/oom_score_adj";
-    let mut file = File::options().write(true).open(path).at("write", path)?;
-    file.write_all(b"1000").at("write", path)
+/// Writes to a file of this process in `proc`.
+fn write_own(proc: BorrowedFd<'_>, name: &str, content: &str) -> Done {
+    let shown = format!("/proc/self/{name}");
+    let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    let file = openat(proc, &shown["/proc/".len()..], flags, Mode::empty()).at("write", &shown)?;
+    File::from(file).write_all(content.as_bytes()).at("write", &shown)
+}
+
+/// The payload's streams and control pipes, then the report pipe, which is returned.
+fn place(start: &Start, terminal: Option<&OwnedFd>) -> Result<OwnedFd, StepError> {
+    let mut payload = match terminal {
+        Some(terminal) => vec![terminal.as_fd(); 3],
+        None => start.stdio.iter().map(AsFd::as_fd).collect(),
+    };
+    payload.extend(start.control.iter().flatten().map(AsFd::as_fd));
+    kernel::keep_only(&payload, start.report.as_fd()).at("place descriptors", "")
+}
+
+/// The value's descriptor was given another number: the next one that was kept.
+fn renumber<T: IntoRawFd + From<OwnedFd>>(
+    value: &mut Option<T>,
+    kept: &mut impl Iterator<Item = OwnedFd>,
+) {
+    if let Some(old) = value.take() {
+        let _number_only = old.into_raw_fd();
+        *value = kept.next().map(T::from);
+    }
+}
+
+fn copy_code(start: &Start, to: &mut File) -> Done {
+    let step = "copy the code";
+    let code = start.code.as_ref().ok_or(Errno::ENODATA).at(step, "")?;
+    let mut from = File::from(code.try_clone().at(step, "")?);
+    from.rewind().at(step, "")?;
+    std::io::copy(&mut from, to).map(drop).at(step, "")
+}
+
+fn send_workspace(start: &Start, directory: &OwnedFd) -> Done {
+    let Some(socket) = &start.workspace else { return Ok(()) };
+    match kernel::send_message(socket.as_fd(), b"workspace", &[directory.as_fd()]) {
+        // Nobody wants it any more.
+        Ok(()) | Err(Errno::EPIPE) => Ok(()),
+        Err(errno) => Err(StepError::new("hand out /workspace", "", errno)),
+    }
 }
 
 fn take_ids(identity: &Identity) -> Done {
@@ -750,7 +842,7 @@ pub(super) fn clear_capabilities() -> Done {
 }
 
 /// The payload's own steps, up to exec. Returns only when one fails.
-fn payload(plan: &Plan, terminal: bool, filter: &Program, report: &File) -> StepError {
+fn payload(plan: &Plan, terminal: bool, filter: &[Instruction], report: &File) -> StepError {
     match enter_payload(plan, terminal, filter) {
         Err(error) => error,
         Ok(()) => {
@@ -762,7 +854,7 @@ fn payload(plan: &Plan, terminal: bool, filter: &Program, report: &File) -> Step
     }
 }
 
-fn enter_payload(plan: &Plan, terminal: bool, filter: &Program) -> Done {
+fn enter_payload(plan: &Plan, terminal: bool, filter: &[Instruction]) -> Done {
     if terminal {
         // While signals are blocked: whoever takes the foreground from behind gets SIGTTOU.
         take_foreground().at("take the foreground of the terminal", "")?;

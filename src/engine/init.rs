@@ -21,7 +21,7 @@ use super::memory_watch::{self, MemoryWatch};
 use super::removal::{self, Part};
 use super::report::{Ended, Report};
 use crate::kernel;
-use crate::policy::Program;
+use crate::policy::Instruction;
 
 /// Signals that are passed on to the payload's process group when they come from outside: the
 /// supervisor sends them here, pid 1 hands them over.
@@ -67,7 +67,7 @@ pub(super) fn run(
     report: &File,
     signals: &SignalFd,
     mut watch: Option<MemoryWatch>,
-    filter: &Program,
+    filter: &[Instruction],
 ) -> ! {
     if !terminal {
         // The payload's streams are the payload's: EOF must not wait for pid 1. A terminal's other
@@ -84,7 +84,7 @@ pub(super) fn run(
         if let Some(over) = watch.as_mut().and_then(MemoryWatch::above_limit) {
             watch = None;
             memory_watch::end_all();
-            finish(Ended::OverMemory, over, started, report);
+            finish(Ended::OverMemory, over, true, started, report);
             if !terminal {
                 kernel::exit_now(0);
             }
@@ -94,15 +94,16 @@ pub(super) fn run(
         }
         match signals.read_signal() {
             Ok(Some(info)) if info.ssi_signo == Signal::SIGCHLD as u32 => {
-                match reap(payload) {
+                let (news, alone) = reap(payload);
+                match news {
                     Some(News::Ended(ending)) if terminal => {
                         // Nobody else shall write to it while it is emptied.
                         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
                         watch = None;
-                        finish(ending, 0, started, report);
+                        finish(ending, 0, false, started, report);
                     }
                     Some(News::Ended(ending)) => {
-                        finish(ending, 0, started, report);
+                        finish(ending, 0, alone, started, report);
                         kernel::exit_now(0);
                     }
                     Some(News::Stopped) if terminal => drop(Report::Stopped.send(report)),
@@ -131,8 +132,9 @@ enum News {
     Stopped,
 }
 
-/// Reaps whoever has ended. What became of the payload, if it is among them.
-fn reap(payload: Pid) -> Option<News> {
+/// Reaps whoever has ended. What became of the payload, if it is among them, and whether pid 1 is
+/// alone now.
+fn reap(payload: Pid) -> (Option<News>, bool) {
     let mut news = None;
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
@@ -143,7 +145,8 @@ fn reap(payload: Pid) -> Option<News> {
                 news = Some(News::Ended(Ended::Signal(signal as i32)));
             }
             Ok(WaitStatus::Stopped(pid, _)) if pid == payload => news = Some(News::Stopped),
-            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return news,
+            Ok(WaitStatus::StillAlive) => return (news, false),
+            Err(Errno::ECHILD) => return (news, true),
             Ok(_) | Err(_) => {}
         }
     }
@@ -161,7 +164,7 @@ fn forward(payload: Pid, signal: u32) {
 }
 
 /// `used` is what the sandbox was seen to use, where that ended it.
-fn finish(ending: Ended, used: u64, started: Instant, report: &File) {
+fn finish(ending: Ended, used: u64, alone: bool, started: Instant, report: &File) {
     let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     let (cpu_us, peak_memory) = match getrusage(UsageWho::RUSAGE_CHILDREN) {
         Ok(usage) => {
@@ -172,5 +175,5 @@ fn finish(ending: Ended, used: u64, started: Instant, report: &File) {
     };
     let peak_memory = peak_memory.max(used);
     // EPIPE: nobody wants to know.
-    let _ = Report::Ended { ending, wall_us, cpu_us, peak_memory }.send(report);
+    let _ = Report::Ended { ending, wall_us, cpu_us, peak_memory, alone }.send(report);
 }

@@ -4,6 +4,7 @@
 //! command line. [`Launcher::spawn`] starts this program once more as a small process that does
 //! nothing else, and speaks with it over a socket: the server.
 
+use std::collections::VecDeque;
 use std::io::{Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -11,42 +12,35 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::child::{self, Parent};
 use super::report::StepError;
+use super::sources::Sources;
+use super::start::{self, Begin, Start};
+use super::steps::Ahead;
+use super::template::Workshop;
 use super::{outputs, privilege, removal};
 use crate::kernel::{self, Cloned};
-use crate::plan::{Ids, Plan};
+use crate::plan::{Ids, Kind, Plan};
 
-/// Everything that one launch needs, in one place. The descriptors are the child's copies.
+/// Everything that one launch needs, in one place.
 #[derive(Debug)]
 pub struct Launch {
     /// What shall hold.
     pub plan: Plan,
-    /// The payload's three streams.
-    pub stdio: [OwnedFd; 3],
-    /// Where pid 1 reports: the write end of a pipe.
-    pub report: OwnedFd,
-    /// The code, if the plan has a place for it.
-    pub code: Option<OwnedFd>,
+    /// What the payload gets, now or later.
+    pub begin: Begin,
     /// Detached mounts for the plan's binds, by their order; see [`super::sources`].
     pub sources: Vec<Option<OwnedFd>>,
-    /// Where to send the master of the payload's own terminal, if it shall have one: one end of a
-    /// [`kernel::message_pair`]. Pid 1 waits there until it is answered. `stdio` is not used then.
-    pub terminal: Option<OwnedFd>,
-    /// A session's control pipes, the agent's ends: where requests come from (its 3) and where
-    /// answers go (its 4).
-    pub control: Option<[OwnedFd; 2]>,
     /// The cgroup that pid 1 is born in; see [`super::cgroup`].
     pub cgroup: Option<OwnedFd>,
     /// Whether pid 1 watches over the memory limit, because no cgroup does.
     pub watch_memory: bool,
-    /// Where to send a descriptor of `/workspace`, if somebody outside shall look into it: one end
-    /// of a [`kernel::message_pair`].
-    pub workspace: Option<OwnedFd>,
 }
 
 /// A running sandbox.
@@ -74,6 +68,8 @@ pub enum Launcher {
     Direct {
         /// This process, for pid 1 to see whether it still lives.
         own: OwnedFd,
+        /// The host's `/proc`.
+        proc: OwnedFd,
     },
     /// A process of its own.
     Process {
@@ -91,7 +87,13 @@ pub enum Launcher {
 pub struct Line {
     socket: OwnedFd,
     process: Child,
+    /// The kinds of sandboxes that it was asked a template for, the oldest first, and what came of
+    /// it; `None` where it makes no templates.
+    templates: Option<VecDeque<(Kind, Option<u64>)>>,
 }
+
+/// Kinds of sandboxes that are remembered.
+const KINDS: usize = 32;
 
 /// How this program is started to be a launcher: the first argument. The ids of its sandboxes
 /// follow, and `OUTPUTS` where they shall have `/outputs`; its 0 is the socket, its 1 the server's pidfd.
@@ -109,7 +111,7 @@ impl Launcher {
     pub fn direct() -> Result<Self, LauncherError> {
         let own = kernel::pidfd_open(Pid::this())
             .map_err(|errno| StepError::new("open a pidfd of", "this process", errno))?;
-        Ok(Self::Direct { own })
+        Ok(Self::Direct { own, proc: host_proc()? })
     }
 
     /// Starts a launcher process that becomes `outside` if it is root. Must be called on the
@@ -162,25 +164,33 @@ impl Launcher {
     }
 
     /// Starts one sandbox. Returns as soon as pid 1 exists; what becomes of it is reported through
-    /// `launch.report`.
+    /// the launch's report pipe or order socket. `sources` opens what only root can reach.
     ///
     /// # Errors
     /// The clone was refused, or the launcher process is gone.
-    pub fn launch(&self, launch: Launch) -> Result<Sandbox, LauncherError> {
+    pub fn launch(&self, mut launch: Launch, sources: &Sources) -> Result<Sandbox, LauncherError> {
         match self {
-            Self::Direct { own } => {
+            Self::Direct { own, proc } => {
+                launch.sources = sources.open(&launch.plan)?;
                 privilege::become_outside(launch.plan.identity().outside)?;
-                let parent = Parent { process: own.as_fd(), control: None, outputs: None };
-                clone_pid1(&launch, parent)
+                let (process, proc) = (own.as_fd(), proc.as_fd());
+                let parent = Parent { process, control: None, outputs: None, proc };
+                let cloned = kernel::clone(removal::namespaces(), cgroup(&launch));
+                sandbox(cloned.map_err(refused)?, &launch, parent, Ahead::default())
             }
             Self::Process { line, .. } => {
-                let line = line.lock().map_err(|_| gone("is in an unknown state"))?;
-                send(&line.socket, &launch)?;
+                let mut line = line.lock().map_err(|_| gone("is in an unknown state"))?;
+                let template = line.template(&mut launch, sources)?;
+                match template {
+                    Some(_) => launch.plan = launch.plan.own_part(),
+                    None => launch.sources = sources.open(&launch.plan)?,
+                }
+                send(&line.socket, &launch, Task::Launch { template })?;
                 // The child has its own copies now; ours would keep pipes open.
                 drop(launch);
                 match answer(&line.socket)? {
-                    Some(pidfd) => Ok(Sandbox { pidfd }),
-                    None => Err(gone("sent no descriptor")),
+                    (_, Some(pidfd)) => Ok(Sandbox { pidfd }),
+                    (_, None) => Err(gone("sent no descriptor")),
                 }
             }
         }
@@ -202,10 +212,57 @@ impl Line {
             .stdout(Stdio::from(own))
             .spawn()
             .map_err(|error| failed(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))?;
-        let line = Self { socket, process };
-        let outputs = answer(&line.socket)?;
+        let mut line = Self { socket, process, templates: None };
+        let (_, outputs) = answer(&line.socket)?;
+        line.templates = outputs.as_ref().map(|_| VecDeque::new());
         Ok((line, outputs))
     }
+
+    /// The template of the launch's kind, made if there is none. Without one the launch is cold.
+    fn template(
+        &mut self,
+        launch: &mut Launch,
+        sources: &Sources,
+    ) -> Result<Option<u64>, LauncherError> {
+        let Some(templates) = &mut self.templates else { return Ok(None) };
+        if let Some(at) = templates.iter().position(|(kind, _)| kind.is_of(&launch.plan)) {
+            match templates[at].1 {
+                Some(_) if sources.have_changed(&launch.plan) => drop(templates.remove(at)),
+                known => return Ok(known),
+            }
+        }
+        launch.sources = sources.open(&launch.plan)?;
+        send(&self.socket, launch, Task::Template)?;
+        launch.sources.clear();
+        let made = match answer(&self.socket) {
+            Ok((number, _)) => number,
+            Err(LauncherError::Step(error)) => {
+                let environment = launch.plan.environment();
+                tracing::warn!(environment, %error, "sandboxes are made without a template");
+                None
+            }
+            Err(gone) => return Err(gone),
+        };
+        if templates.len() == KINDS {
+            templates.pop_front();
+        }
+        templates.push_back((launch.plan.kind(), made));
+        Ok(made)
+    }
+}
+
+fn refused(errno: Errno) -> StepError {
+    StepError::new("create the namespaces", "", errno)
+}
+
+fn cgroup(launch: &Launch) -> Option<BorrowedFd<'_>> {
+    launch.cgroup.as_ref().map(AsFd::as_fd)
+}
+
+/// The host's `/proc`, as a place to start from.
+fn host_proc() -> Result<OwnedFd, StepError> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    open("/proc", flags, Mode::empty()).map_err(|errno| StepError::new("open", "/proc", errno))
 }
 
 impl Drop for Line {
@@ -220,53 +277,63 @@ fn gone(how: &str) -> LauncherError {
     LauncherError::Gone(how.to_owned())
 }
 
-fn clone_pid1(launch: &Launch, parent: Parent<'_>) -> Result<Sandbox, LauncherError> {
-    match kernel::clone(removal::namespaces(), launch.cgroup.as_ref().map(AsFd::as_fd)) {
-        Ok(Cloned::Child) => child::pid1(launch, parent),
-        Ok(Cloned::Parent { pidfd, .. }) => Ok(Sandbox { pidfd }),
-        Err(errno) => Err(StepError::new("create the namespaces", "", errno).into()),
+/// In the child pid 1, which never returns.
+fn sandbox(
+    cloned: Cloned,
+    launch: &Launch,
+    parent: Parent<'_>,
+    ahead: Ahead,
+) -> Result<Sandbox, LauncherError> {
+    match cloned {
+        Cloned::Child => child::pid1(launch, parent, ahead),
+        Cloned::Parent { pidfd, .. } => Ok(Sandbox { pidfd }),
     }
 }
 
+/// What the launcher is asked for.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Task {
+    /// A sandbox, from a template if one is named.
+    Launch {
+        /// The template's number.
+        template: Option<u64>,
+    },
+    /// A template of the plan's kind.
+    Template,
+}
+
 /// The head of a launch on the wire. The descriptors follow in this order: the plan's text, the
-/// report pipe, the three streams, the code, the terminal's socket, the cgroup, the control pipes,
-/// the socket for `/workspace`; then, in further messages, the sources.
+/// cgroup, the start's or the order's socket; then, in further messages, the sources.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
-    code: bool,
-    terminal: bool,
-    control: bool,
+    task: Task,
     cgroup: bool,
+    start: Option<start::Head>,
     watch_memory: bool,
-    workspace: bool,
     /// For each bind, whether a detached mount is passed.
     passed: usize,
 }
 
-type Answer = Result<(), StepError>;
+/// What the launcher answers: the number of a template, or nothing, or what was refused.
+type Answer = Result<Option<u64>, StepError>;
 
-fn send(socket: &OwnedFd, launch: &Launch) -> Result<(), LauncherError> {
-    let plan = plan_text(&launch.plan)
-        .map_err(|errno| StepError::new("write down the plan", "", errno))?;
-    let head = Head {
-        code: launch.code.is_some(),
-        terminal: launch.terminal.is_some(),
-        control: launch.control.is_some(),
-        cgroup: launch.cgroup.is_some(),
-        watch_memory: launch.watch_memory,
-        workspace: launch.workspace.is_some(),
-        passed: launch.sources.len(),
+fn send(socket: &OwnedFd, launch: &Launch, task: Task) -> Result<(), LauncherError> {
+    let Launch { plan, begin, sources, cgroup, watch_memory } = launch;
+    let plan = plan_text(plan).map_err(|errno| StepError::new("write down the plan", "", errno))?;
+    let (start, begin) = match begin {
+        Begin::Now(start) => (Some(start.head()), start.descriptors()),
+        Begin::Ordered(order) => (None, vec![order.as_fd()]),
     };
+    let (watch_memory, passed) = (*watch_memory, sources.len());
+    let head = Head { task, cgroup: cgroup.is_some(), start, watch_memory, passed };
     let head = serde_json::to_vec(&head).map_err(|error| LauncherError::Gone(error.to_string()))?;
-    let mut fds = vec![plan.as_fd(), launch.report.as_fd()];
-    fds.extend(launch.stdio.iter().map(AsFd::as_fd));
-    let single = [&launch.code, &launch.terminal, &launch.cgroup];
-    fds.extend(single.into_iter().flatten().map(AsFd::as_fd));
-    fds.extend(launch.control.iter().flatten().chain(&launch.workspace).map(AsFd::as_fd));
+    let fds: Vec<BorrowedFd<'_>> =
+        [plan.as_fd()].into_iter().chain(cgroup.iter().map(AsFd::as_fd)).chain(begin).collect();
     let unreached = |errno: Errno| gone(&format!("cannot be reached: {}", errno.desc()));
     kernel::send_message(socket.as_fd(), &head, &fds).map_err(unreached)?;
-    let sources: Vec<BorrowedFd<'_>> = launch.sources.iter().flatten().map(AsFd::as_fd).collect();
+    let sources: Vec<BorrowedFd<'_>> = sources.iter().flatten().map(AsFd::as_fd).collect();
     for batch in sources.chunks(kernel::MESSAGE_DESCRIPTORS) {
         kernel::send_message(socket.as_fd(), b"sources", batch).map_err(unreached)?;
     }
@@ -283,13 +350,12 @@ fn plan_text(plan: &Plan) -> nix::Result<OwnedFd> {
     Ok(file.into())
 }
 
-fn answer(socket: &OwnedFd) -> Result<Option<OwnedFd>, LauncherError> {
+fn answer(socket: &OwnedFd) -> Result<(Option<u64>, Option<OwnedFd>), LauncherError> {
     match kernel::receive_message(socket.as_fd()) {
         Ok(Some((bytes, fds))) => {
             let answer: Answer = serde_json::from_slice(&bytes)
                 .map_err(|error| gone(&format!("answered nonsense: {error}")))?;
-            answer?;
-            Ok(fds.into_iter().next())
+            Ok((answer?, fds.into_iter().next()))
         }
         Ok(None) => Err(gone("has ended")),
         Err(errno) => Err(gone(&format!("cannot be heard: {}", errno.desc()))),
@@ -302,29 +368,40 @@ fn answer(socket: &OwnedFd) -> Result<Option<OwnedFd>, LauncherError> {
 #[must_use]
 pub fn main(arguments: &[String]) -> i32 {
     let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned() else { return 1 };
-    let prepared = prepare(arguments);
-    let result = prepared.as_ref().map(drop).map_err(Clone::clone);
-    let outputs = prepared.as_ref().ok().and_then(|(_, outputs)| outputs.as_ref());
-    if reply(&socket, &result, outputs).is_err() {
+    let mut prepared = match prepare(arguments) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            let _ = reply(&socket, &Err(error), None);
+            return 1;
+        }
+    };
+    if reply(&socket, &Ok(None), prepared.outputs.as_ref()).is_err() {
         return 1;
     }
-    prepared.map_or(1, |(own, outputs)| {
-        let outputs = outputs.as_ref().map(AsFd::as_fd);
-        let parent = Parent { process: own.as_fd(), control: Some(socket.as_fd()), outputs };
-        serve(&socket, parent)
-    })
+    serve(&socket, &mut prepared)
 }
 
-/// The launcher's own pidfd, and the directory behind `/outputs` if it is told to make one.
-fn prepare(arguments: &[String]) -> Result<(OwnedFd, Option<OwnedFd>), StepError> {
+/// What a launcher process has.
+struct Prepared {
+    own: OwnedFd,
+    proc: OwnedFd,
+    /// The directory behind `/outputs` and the place where things are made ahead, if it was told so.
+    outputs: Option<OwnedFd>,
+    workshop: Option<Workshop>,
+}
+
+fn prepare(arguments: &[String]) -> Result<Prepared, StepError> {
     let number = |at: usize| arguments.get(at).and_then(|text| text.parse().ok());
     let (Some(uid), Some(gid)) = (number(0), number(1)) else {
         return Err(StepError::new("start the launcher", "without ids", Errno::EINVAL));
     };
     let step = |name: &'static str| move |errno| StepError::new(name, "", errno);
-    privilege::become_outside(Ids { uid, gid })?;
+    let ids = Ids { uid, gid };
+    privilege::become_outside(ids)?;
+    let proc = host_proc()?;
     let wanted = arguments.get(2).is_some_and(|option| option == OUTPUTS);
-    let outputs = wanted.then(|| outputs::make(Ids { uid, gid })).transpose()?;
+    let workshop = wanted.then(|| Workshop::enter(ids, proc.as_fd())).transpose()?;
+    let outputs = wanted.then(outputs::make).transpose()?;
     die_with_server()?;
     nix::sys::prctl::set_dumpable(false).map_err(step("hide the launcher"))?;
     // For sandboxes that cannot have one of their own: then at least not the server's.
@@ -332,7 +409,7 @@ fn prepare(arguments: &[String]) -> Result<(OwnedFd, Option<OwnedFd>), StepError
     // Ended sandboxes leave no zombie: their pidfds tell all that is asked.
     kernel::ignore_children().map_err(step("ignore ended children"))?;
     let own = kernel::pidfd_open(Pid::this()).map_err(step("open a pidfd of the launcher"))?;
-    Ok((own, outputs))
+    Ok(Prepared { own, proc, outputs, workshop })
 }
 
 /// After [`privilege::become_outside`]: a change of credentials clears the death signal.
@@ -347,27 +424,66 @@ fn die_with_server() -> Result<(), StepError> {
     }
 }
 
-fn serve(socket: &OwnedFd, parent: Parent<'_>) -> i32 {
+fn serve(socket: &OwnedFd, prepared: &mut Prepared) -> i32 {
     loop {
-        match receive(socket.as_fd()) {
+        prepare_ahead(socket, prepared);
+        let (answer, pidfd) = match receive(socket.as_fd()) {
             Ok(None) => return 0,
-            Ok(Some(launch)) => {
-                let sandbox = clone_pid1(&launch, parent);
-                let (result, pidfd) = match &sandbox {
-                    Ok(sandbox) => (Ok(()), Some(&sandbox.pidfd)),
-                    Err(LauncherError::Step(error)) => (Err(error.clone()), None),
-                    Err(error) => (Err(StepError::new(error.to_string(), "", Errno::EIO)), None),
-                };
-                if reply(socket, &result, pidfd).is_err() {
-                    return 1;
-                }
-            }
-            Err(error) => {
-                if reply(socket, &Err(error), None).is_err() {
-                    return 1;
-                }
-            }
+            Ok(Some((task, launch))) => perform(socket, prepared, task, &launch),
+            Err(error) => (Err(error), None),
+        };
+        if reply(socket, &answer, pidfd.as_ref()).is_err() {
+            return 1;
         }
+    }
+}
+
+/// While nobody waits.
+fn prepare_ahead(socket: &OwnedFd, prepared: &mut Prepared) {
+    let Prepared { workshop: Some(workshop), proc, .. } = prepared else { return };
+    let nobody_waits = || {
+        let mut poll = [nix::poll::PollFd::new(socket.as_fd(), nix::poll::PollFlags::POLLIN)];
+        nix::poll::poll(&mut poll, nix::poll::PollTimeout::ZERO) == Ok(0)
+    };
+    while nobody_waits() && workshop.make_network(proc.as_fd()) {}
+}
+
+fn perform(
+    socket: &OwnedFd,
+    prepared: &mut Prepared,
+    task: Task,
+    launch: &Launch,
+) -> (Answer, Option<OwnedFd>) {
+    let Prepared { own, proc, outputs, workshop } = prepared;
+    let parent = Parent {
+        process: own.as_fd(),
+        control: Some(socket.as_fd()),
+        outputs: outputs.as_ref().map(AsFd::as_fd),
+        proc: proc.as_fd(),
+    };
+    let started = match (task, workshop) {
+        (Task::Template, Some(workshop)) => {
+            return (workshop.make_template(launch, parent).map(Some), None);
+        }
+        (Task::Template | Task::Launch { template: Some(_) }, None) => {
+            Err(StepError::new("make a template", "", Errno::EOPNOTSUPP).into())
+        }
+        (Task::Launch { template }, Some(workshop)) => {
+            let tree = template.is_some();
+            workshop.clone(template, cgroup(launch)).map_err(LauncherError::from).and_then(
+                |(cloned, network)| sandbox(cloned, launch, parent, Ahead { tree, network }),
+            )
+        }
+        (Task::Launch { template: None }, None) => {
+            kernel::clone(removal::namespaces(), cgroup(launch))
+                .map_err(|errno| refused(errno).into())
+                .and_then(|cloned| sandbox(cloned, launch, parent, Ahead::default()))
+        }
+    };
+    match started {
+        Ok(sandbox) => (Ok(None), Some(sandbox.pidfd)),
+        Err(LauncherError::Step(error)) => (Err(error), None),
+        Err(error) => (Err(StepError::new(error.to_string(), "", Errno::EIO)), None),
     }
 }
 
@@ -377,8 +493,8 @@ fn reply(socket: &OwnedFd, answer: &Answer, pidfd: Option<&OwnedFd>) -> nix::Res
     kernel::send_message(socket.as_fd(), &bytes, &fds)
 }
 
-/// One launch; `None` when the server has closed the socket.
-fn receive(socket: BorrowedFd<'_>) -> Result<Option<Launch>, StepError> {
+/// One task and its launch; `None` when the server has closed the socket.
+fn receive(socket: BorrowedFd<'_>) -> Result<Option<(Task, Launch)>, StepError> {
     let step = |errno| StepError::new("receive a launch", "", errno);
     let Some((bytes, fds)) = kernel::receive_message(socket).map_err(step)? else {
         return Ok(None);
@@ -396,25 +512,13 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<Launch>, StepError> {
     let mut fds = fds.into_iter();
     let mut next = || fds.next().ok_or(step(Errno::EMFILE));
     let plan = std::fs::File::from(next()?);
-    let report = next()?;
-    let stdio = [next()?, next()?, next()?];
-    let code = if head.code { Some(next()?) } else { None };
-    let terminal = if head.terminal { Some(next()?) } else { None };
     let cgroup = if head.cgroup { Some(next()?) } else { None };
-    let control = if head.control { Some([next()?, next()?]) } else { None };
-    let workspace = if head.workspace { Some(next()?) } else { None };
+    let begin = match head.start {
+        Some(head) => Begin::Now(Start::read(head, fds).ok_or(step(Errno::EMFILE))?),
+        None => Begin::Ordered(next()?),
+    };
     let plan = serde_json::from_reader(std::io::BufReader::new(plan))
         .map_err(|error| StepError::new("read the plan", error, Errno::EINVAL))?;
-    Ok(Some(Launch {
-        plan,
-        stdio,
-        report,
-        code,
-        sources,
-        terminal,
-        control,
-        workspace,
-        cgroup,
-        watch_memory: head.watch_memory,
-    }))
+    let watch_memory = head.watch_memory;
+    Ok(Some((head.task, Launch { plan, begin, sources, cgroup, watch_memory })))
 }

@@ -18,9 +18,11 @@
 
 pub mod cgroup;
 pub mod child;
+pub mod filters;
 pub mod init;
 mod landlock;
 pub mod launcher;
+mod masks;
 mod memory_watch;
 mod outputs;
 pub mod privilege;
@@ -28,7 +30,9 @@ pub mod probe;
 mod removal;
 pub mod report;
 pub mod sources;
+pub mod start;
 pub mod steps;
+mod template;
 
 pub use launcher::{Launch, Launcher, LauncherError, Sandbox};
 pub use report::{Report, StepError};

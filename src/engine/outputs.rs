@@ -10,13 +10,10 @@ use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sched::CloneFlags;
 use nix::sys::stat::{Mode, fstat};
 
-use super::child;
 use super::report::StepError;
 use crate::kernel::{self, Attributes};
-use crate::plan::{Identity, Ids};
 
 /// Where it stands in the launcher's mount namespace: the first of these that there is. No plan may
 /// show them, and neither the launcher nor pid 1 uses them.
@@ -28,22 +25,15 @@ const INODES: &str = "256";
 /// Memory that holds no program.
 const DATA: Attributes = Attributes::NOSUID.and(Attributes::NODEV).and(Attributes::NOEXEC);
 
-/// Makes it; the launcher has no capability before and none afterwards. The directory that is
-/// returned can be written by `ids`, from any mount namespace.
-///
-/// The user namespace maps `ids` to themselves, so that those of the sandboxes, its children, are
-/// what they would be without it. Host mounts stay slaves of the host's: what is unmounted there
-/// is here too.
-pub(super) fn make(ids: Ids) -> Result<OwnedFd, StepError> {
+/// Makes it, in the launcher's own namespaces. The directory that is returned can be written by the
+/// launcher's user, from any mount namespace.
+pub(super) fn make() -> Result<OwnedFd, StepError> {
     let failed = |errno| StepError::new("make room for outputs", "", errno);
-    nix::sched::unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS).map_err(failed)?;
-    child::map_ids(&Identity { inside: ids, ..Identity::of(ids) })?;
     let options = [("size", SIZE), ("nr_inodes", INODES), ("mode", "0755")];
     let options = options.map(|(key, value)| (key, value.to_owned()));
     let tree = kernel::new_filesystem("tmpfs", &options, DATA).map_err(failed)?;
     let place = places().next().ok_or(Errno::ENOENT).map_err(failed)?;
     kernel::move_onto(tree.as_fd(), place.as_fd(), Path::new("")).map_err(failed)?;
-    child::clear_capabilities()?;
     Ok(tree)
 }
 

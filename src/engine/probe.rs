@@ -23,12 +23,13 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Pid, Uid, setresgid, setresuid};
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::filters::filter;
 use super::report::StepError;
 use super::{landlock, privilege};
 use crate::kernel::{self, Attributes, Cloned, Namespaces};
 use crate::outcome::WallReport;
 use crate::plan::{Access, Identity, Ids, ProcMode};
-use crate::policy::{self, Arch, Profile, Wearer};
+use crate::policy::{Profile, Wearer};
 
 /// How long a child may take before it is killed.
 pub const PATIENCE: Duration = Duration::from_secs(2);
@@ -454,17 +455,16 @@ fn no_new_privileges(outside: Ids) -> Done {
 fn seccomp(outside: Ids) -> Found {
     let step = "load the system-call filter";
     no_new_privileges(outside)?;
-    let program = policy::compile(Wearer::Base, Profile::Default, Arch::native())
-        .map_err(|error| StepError::new("compile the system-call filter", error, Errno::EINVAL))?;
+    let program = filter(Wearer::Base, Profile::Default);
     // Before the filter, which need not allow what we do next.
     let status = File::open("/proc/self/status").at(step, "")?;
-    kernel::load_filter(&program).at(step, "")?;
+    kernel::load_filter(program).at(step, "")?;
     let mut text = String::new();
     (&status).read_to_string(&mut text).at(step, "")?;
     if !text.lines().any(|line| line.starts_with("Seccomp:") && line.ends_with('2')) {
         return Err(StepError::new(step, "(it is not in force)", Errno::EINVAL));
     }
-    Ok(format!("a filter of {} instructions loads", program.instructions().len()))
+    Ok(format!("a filter of {} instructions loads", program.len()))
 }
 
 fn process_limit(outside: Ids) -> Found {

@@ -63,7 +63,7 @@ mod switch {
     }
 
     pub(in super::super) fn namespaces() -> Namespaces {
-        Namespaces { network: !without("network"), ..Namespaces::ALL }
+        if without("network") { Namespaces::BUT_NETWORK } else { Namespaces::ALL }
     }
 
     /// The attributes of what is shown of the host.

@@ -88,6 +88,8 @@ pub enum Report {
         cpu_us: u64,
         /// Largest resident set of one process, bytes; of the sandbox if that was above its limit.
         peak_memory: u64,
+        /// Whether it was the last: nothing else is left that pid 1 would take along.
+        alone: bool,
     },
 }
 

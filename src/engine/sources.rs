@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sched::CloneFlags;
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::{Mode, fstat, lstat};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Uid};
 
@@ -26,6 +26,9 @@ use super::report::StepError;
 use super::steps::bind_sources;
 use crate::kernel;
 use crate::plan::{HostFile, Plan};
+
+/// Where Nix keeps what never changes.
+const STORE: &str = "/nix/store";
 
 /// Opens sources, while this process is root.
 #[derive(Debug, Default)]
@@ -54,6 +57,19 @@ impl Sources {
         }
         let outside = plan.identity().outside.uid;
         bind_sources(plan).map(|(_, source)| self.open_one(source, outside)).collect()
+    }
+
+    /// Whether a path leads elsewhere than when it was checked. Store paths never change.
+    #[must_use]
+    pub fn have_changed(&self, plan: &Plan) -> bool {
+        let changed = |source: &HostFile| match lstat(&source.path) {
+            Ok(stat) => {
+                (stat.st_dev, stat.st_ino) != (source.identity.device, source.identity.inode)
+            }
+            Err(errno) => errno == Errno::ENOENT,
+        };
+        let mutable = |source: &&HostFile| !source.path.starts_with(STORE);
+        bind_sources(plan).map(|(_, source)| source).filter(mutable).any(changed)
     }
 
     fn open_one(&self, source: &HostFile, outside: u32) -> Result<Option<OwnedFd>, StepError> {

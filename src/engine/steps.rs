@@ -1,5 +1,8 @@
 //! The order of things. [`steps`] turns a plan into the list that pid 1 enacts from top to bottom.
 //!
+//! Where a server has made something [`Ahead`], pid 1 enacts what is left; what a template holds
+//! is enacted once, by whoever makes it ([`template`]).
+//!
 //! Pure: the list is a value, so its order can be tested without a kernel. Each position has its
 //! reason beside it; most are traps that were met.
 
@@ -43,7 +46,7 @@ pub enum Step<'p> {
     Symlink(&'p Path, &'p Path),
     /// A small read-only file.
     File(&'p Path, &'p str),
-    /// The code that travels beside the plan.
+    /// A file for the code, which travels beside the plan, on a small file system of its own.
     Code(&'p Path),
     /// A part of the host, recursively read-only. The number counts the binds of the plan.
     Bind(&'p Path, &'p HostFile, usize),
@@ -60,6 +63,10 @@ pub enum Step<'p> {
     },
     /// Long output of earlier runs, read-only.
     Outputs(&'p Path),
+    /// An empty file and an empty directory to mask with, where `/dev/pts` will cover them.
+    Covers,
+    /// A descriptor for each of them, while they are not covered.
+    OpenCovers,
     /// A fresh procfs.
     Proc,
     /// One device of the host, checked to be the one it claims to be.
@@ -79,6 +86,8 @@ pub enum Step<'p> {
     HandOutWorkspace,
     /// Make the new root the root and let go of the host's file tree.
     EnterRoot,
+    /// The root is a copy of a template's, already entered and sealed.
+    InTemplate,
     /// Open the namespace limits, while they can be written.
     OpenNamespaceLimits,
     /// Mask what of `/proc` speaks of the whole host.
@@ -127,12 +136,26 @@ pub const DEVICES: [Device; 6] = [
     Device { name: "tty", major: 5, minor: 0 },
 ];
 
+/// Where the sandbox's own devpts stands.
+pub(super) const PTS: &str = "/dev/pts";
+/// Where its shared memory stands.
+pub(super) const SHARED_MEMORY: &str = "/dev/shm";
+
 /// Inodes of the root besides one for each component of each place.
 const ROOT_INODES: u64 = 64;
 
+/// What was made before the launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ahead {
+    /// The file tree, but for what each sandbox has of its own.
+    pub tree: bool,
+    /// The network namespace, with `lo` up.
+    pub network: bool,
+}
+
 /// The steps of one launch, in order.
 #[must_use]
-pub fn steps(plan: &Plan) -> Vec<Step<'_>> {
+pub fn steps(plan: &Plan, ahead: Ahead) -> Vec<Step<'_>> {
     let mut steps = vec![
         Step::LeaveLauncher,
         // Before TakeIds: until then every id is 65534 and nothing can be made on a tmpfs
@@ -147,25 +170,28 @@ pub fn steps(plan: &Plan) -> Vec<Step<'_>> {
         Step::DieWithLauncher,
         Step::NewSession,
         Step::NewKeyring,
-        Step::LoopbackUp,
-        Step::Hostname(&plan.identity().hostname),
-        Step::PrivateMounts,
-        Step::NewRoot { inodes: root_inodes(plan) },
     ];
-    let mut binds = 0;
-    for mount in plan.mounts() {
-        mount_steps(mount, plan.access().proc, &mut binds, &mut steps);
+    if !ahead.network {
+        steps.push(Step::LoopbackUp);
     }
+    steps.push(Step::Hostname(&plan.identity().hostname));
+    if ahead.tree {
+        steps.push(Step::InTemplate);
+    } else {
+        shared(plan, &mut steps);
+    }
+    own(plan, &mut steps);
     // While the root is at hand, and nothing of the payload's runs.
     steps.push(Step::HandOutWorkspace);
-    steps.push(Step::EnterRoot);
+    if !ahead.tree {
+        steps.extend([Step::EnterRoot, Step::SealRoot]);
+    }
     if plan.access().proc == ProcMode::Fresh {
         // Open, mask, write: earlier, the masks fail (a detached mount counts as a mount
         // namespace); later, the files are read-only (EROFS).
         steps.extend([Step::OpenNamespaceLimits, Step::MaskProc, Step::WriteNamespaceLimits]);
     }
     steps.extend([
-        Step::SealRoot,
         Step::FixedValues,
         Step::PlaceDescriptors,
         Step::ResetSignals,
@@ -181,32 +207,75 @@ pub fn steps(plan: &Plan) -> Vec<Step<'_>> {
     steps
 }
 
-fn mount_steps<'p>(mount: &'p Mount, proc: ProcMode, binds: &mut usize, steps: &mut Vec<Step<'p>>) {
-    let at = mount.at.as_path();
-    match &mount.kind {
-        MountKind::Bind { source } => {
-            steps.push(Step::Bind(at, source, *binds));
-            *binds += 1;
+/// The steps of whoever makes a template: what all sandboxes of a plan's kind have in common.
+#[must_use]
+pub fn template(plan: &Plan) -> Vec<Step<'_>> {
+    let mut steps = vec![Step::LeaveLauncher, Step::DieWithLauncher];
+    shared(plan, &mut steps);
+    let places = plan.mounts().iter().filter(|mount| mount.kind.is_own());
+    steps.extend(places.filter_map(|mount| match mount.kind {
+        // A fresh procfs is allowed only beside one that hides nothing (mount_namespaces(7)). This
+        // one is of a PID namespace that ends with the template's maker, and is covered by it.
+        MountKind::Proc if plan.access().proc == ProcMode::Fresh => Some(Step::Proc),
+        MountKind::Code => mount.at.parent().map(Step::Directory),
+        _ => Some(Step::Directory(&mount.at)),
+    }));
+    steps.extend([Step::EnterRoot, Step::SealRoot]);
+    steps
+}
+
+/// The root and what can be shown to all sandboxes alike.
+fn shared<'p>(plan: &'p Plan, steps: &mut Vec<Step<'p>>) {
+    steps.extend([Step::PrivateMounts, Step::NewRoot { inodes: root_inodes(plan) }]);
+    let mut binds = 0;
+    for Mount { at, kind } in plan.mounts() {
+        match kind {
+            MountKind::Bind { source } => {
+                steps.push(Step::Bind(at, source, binds));
+                binds += 1;
+            }
+            MountKind::Symlink { target } => steps.push(Step::Symlink(at, target)),
+            MountKind::File { content } => steps.push(Step::File(at, content)),
+            MountKind::Directory => steps.push(Step::Directory(at)),
+            MountKind::Outputs => steps.push(Step::Outputs(at)),
+            MountKind::Devices { .. } => {
+                steps.extend(DEVICES.iter().map(Step::Device));
+                steps.push(Step::DeviceLinks);
+                steps.extend([PTS, SHARED_MEMORY].map(|at| Step::Directory(Path::new(at))));
+            }
+            MountKind::Tmpfs { .. } | MountKind::Proc | MountKind::Code => {}
         }
-        MountKind::Symlink { target } => steps.push(Step::Symlink(at, target)),
-        MountKind::File { content } => steps.push(Step::File(at, content)),
-        MountKind::Code => steps.push(Step::Code(at)),
-        MountKind::Directory => steps.push(Step::Directory(at)),
-        MountKind::Tmpfs { size, inodes, mode } => {
-            steps.push(Step::Tmpfs { at, size: *size, inodes: *inodes, mode: *mode });
-        }
-        MountKind::Outputs => steps.push(Step::Outputs(at)),
-        MountKind::Proc => match proc {
-            ProcMode::Fresh => steps.push(Step::Proc),
-            ProcMode::None => steps.push(Step::Directory(at)),
-        },
-        MountKind::Devices { shm } => {
-            steps.extend(DEVICES.iter().map(Step::Device));
-            steps.push(Step::DeviceLinks);
-            steps.push(Step::Pts);
-            // While this process may still make descriptors that its Landlock domain knows not.
-            steps.push(Step::Terminal);
-            steps.push(Step::SharedMemory { size: *shm });
+    }
+    if plan.access().proc == ProcMode::Fresh {
+        steps.push(Step::Covers);
+    }
+}
+
+/// What each sandbox has of its own.
+fn own<'p>(plan: &'p Plan, steps: &mut Vec<Step<'p>>) {
+    if plan.access().proc == ProcMode::Fresh {
+        steps.push(Step::OpenCovers);
+    }
+    for Mount { at, kind } in plan.mounts() {
+        match kind {
+            MountKind::Code => steps.push(Step::Code(at)),
+            MountKind::Tmpfs { size, inodes, mode } => {
+                steps.push(Step::Tmpfs { at, size: *size, inodes: *inodes, mode: *mode });
+            }
+            MountKind::Proc => match plan.access().proc {
+                ProcMode::Fresh => steps.push(Step::Proc),
+                ProcMode::None => steps.push(Step::Directory(at)),
+            },
+            MountKind::Devices { shm } => {
+                // A terminal while this process may still make descriptors that its Landlock
+                // domain knows not.
+                steps.extend([Step::Pts, Step::Terminal, Step::SharedMemory { size: *shm }]);
+            }
+            MountKind::Bind { .. }
+            | MountKind::Symlink { .. }
+            | MountKind::File { .. }
+            | MountKind::Directory
+            | MountKind::Outputs => {}
         }
     }
 }

@@ -6,38 +6,25 @@ use nix::unistd::Pid;
 
 use super::check;
 
-/// Which namespaces the child is born into. All seven, always; the network namespace alone may
-/// have been made ahead and joined by the caller.
+/// Which namespaces the child is born into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Namespaces {
-    /// A new network namespace (`CLONE_NEWNET`).
-    pub network: bool,
-    /// The other six: user, PID, mount, IPC, UTS, cgroup.
-    pub others: bool,
-}
+pub struct Namespaces(libc::c_int);
 
 impl Namespaces {
-    /// All seven, fresh.
-    pub const ALL: Self = Self { network: true, others: true };
-    /// None: a plain child.
-    pub const NONE: Self = Self { network: false, others: false };
-
-    fn flags(self) -> u64 {
-        let others = libc::CLONE_NEWUSER
-            | libc::CLONE_NEWPID
-            | libc::CLONE_NEWNS
+    /// A file tree and a process tree of its own, in the caller's user namespace.
+    pub const TREE: Self = Self(libc::CLONE_NEWNS | libc::CLONE_NEWPID);
+    /// All but the network namespace: the caller has joined one that was made ahead.
+    pub const BUT_NETWORK: Self = Self(
+        Self::TREE.0
+            | libc::CLONE_NEWUSER
             | libc::CLONE_NEWIPC
             | libc::CLONE_NEWUTS
-            | libc::CLONE_NEWCGROUP;
-        let mut flags = 0_u64;
-        if self.others {
-            flags |= u64::from(others.cast_unsigned());
-        }
-        if self.network {
-            flags |= u64::from(libc::CLONE_NEWNET.cast_unsigned());
-        }
-        flags
-    }
+            | libc::CLONE_NEWCGROUP,
+    );
+    /// All seven, fresh.
+    pub const ALL: Self = Self(Self::BUT_NETWORK.0 | libc::CLONE_NEWNET);
+    /// None: a plain child.
+    pub const NONE: Self = Self(0);
 }
 
 /// The two returns of a fork.
@@ -72,7 +59,7 @@ pub fn clone(namespaces: Namespaces, cgroup: Option<BorrowedFd<'_>>) -> nix::Res
     let mut pidfd: libc::c_int = -1;
     // SAFETY: `clone_args` is a plain C struct of integers; all-zero is its documented default.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
-    args.flags = namespaces.flags() | u64::from(libc::CLONE_PIDFD.cast_unsigned());
+    args.flags = u64::from((namespaces.0 | libc::CLONE_PIDFD).cast_unsigned());
     args.pidfd = std::ptr::from_mut(&mut pidfd) as u64;
     args.exit_signal = u64::from(libc::SIGCHLD.cast_unsigned());
     if let Some(cgroup) = cgroup {

@@ -68,21 +68,41 @@ const LIFTED: RawFd = 32;
 /// # Errors
 /// `EMFILE`, `ENOSYS` before Linux 5.9.
 pub fn keep_only(payload: &[BorrowedFd<'_>], report: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
-    let mut lifted = Vec::with_capacity(payload.len() + 1);
-    for fd in payload.iter().chain([&report]) {
-        lifted.push(nix::fcntl::fcntl(*fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(LIFTED))?);
-    }
+    let all: Vec<BorrowedFd<'_>> = payload.iter().copied().chain([report]).collect();
+    place(&all, payload.len())?;
     let last = RawFd::try_from(payload.len()).map_err(|_| Errno::EMFILE)?;
-    for (target, from) in (0..=last).zip(lifted) {
-        let flags = if target == last { libc::O_CLOEXEC } else { 0 };
-        // SAFETY: integers only; `from` is at least LIFTED, so it differs from `target`, as dup3
-        // demands. Values that owned the targets are not used again: see the contract above.
-        check(libc::c_long::from(unsafe { libc::dup3(from, target, flags) }))?;
-    }
-    close_from(last + 1)?;
     // SAFETY: `last` was just placed, and every other open descriptor is one of the payload's,
     // which no value owns: nobody else owns this one.
     Ok(unsafe { OwnedFd::from_raw_fd(last) })
+}
+
+/// Gives `fds` the numbers 0, 1, 2, … in this order (close-on-exec) and closes everything else.
+/// Returns the owners of the new numbers. The contract is that of [`keep_only`].
+///
+/// # Errors
+/// `EMFILE`, `ENOSYS` before Linux 5.9.
+pub fn keep(fds: &[BorrowedFd<'_>]) -> nix::Result<Vec<OwnedFd>> {
+    place(fds, 0)?;
+    let count = RawFd::try_from(fds.len()).map_err(|_| Errno::EMFILE)?;
+    // SAFETY: these numbers were just placed and everything else is closed: nobody else owns them.
+    Ok((0..count).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect())
+}
+
+/// Gives `fds` the numbers from 0 up and closes all others; the first `inherited` pass an exec.
+fn place(fds: &[BorrowedFd<'_>], inherited: usize) -> nix::Result<()> {
+    let mut lifted = Vec::with_capacity(fds.len());
+    for fd in fds {
+        lifted.push(nix::fcntl::fcntl(*fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(LIFTED))?);
+    }
+    let mut target: RawFd = 0;
+    for (at, from) in lifted.into_iter().enumerate() {
+        let flags = if at < inherited { 0 } else { libc::O_CLOEXEC };
+        // SAFETY: integers only; `from` is at least LIFTED, so it differs from `target`, as dup3
+        // demands. Values that owned the targets are not used again: see the callers' contract.
+        check(libc::c_long::from(unsafe { libc::dup3(from, target, flags) }))?;
+        target += 1;
+    }
+    close_from(target)
 }
 
 /// Plain fork(2) for a process with one thread.
@@ -295,12 +315,13 @@ pub fn exit_now(code: i32) -> ! {
 ///
 /// To be called by pid 1, which never reads either again.
 ///
+/// `stat` is this process's `/proc/self/stat`, whatever `/proc` it came from.
+///
 /// # Errors
-/// `/proc/self/stat` cannot be read or understood (`EIO`).
-pub fn forget_arguments(name: &CStr) -> nix::Result<()> {
+/// `stat` cannot be understood (`EIO`).
+pub fn forget_arguments(name: &CStr, stat: &[u8]) -> nix::Result<()> {
     nix::sys::prctl::set_name(name)?;
-    let stat = std::fs::read_to_string("/proc/self/stat")
-        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    let stat = String::from_utf8_lossy(stat);
     // After the program's name, which may hold anything and ends with the last parenthesis, the
     // fields are numbered from 3; 48 to 51 are the bounds of arguments and environment (proc(5)).
     let (_, fields) = stat.rsplit_once(") ").ok_or(Errno::EIO)?;

@@ -1,18 +1,17 @@
 //! Loading a seccomp filter.
 
-use crate::policy::Program;
+use crate::policy::Instruction;
 
 use super::check;
 
 const SECCOMP_SET_MODE_FILTER: libc::c_uint = 1;
 
-/// Puts `program` on the calling thread, for good (seccomp(2)). `no_new_privs` must be set.
+/// Puts a program on the calling thread, for good (seccomp(2)). `no_new_privs` must be set.
 ///
 /// # Errors
 /// `EINVAL` for a malformed program or a kernel without filters, `EACCES` without
 /// `no_new_privs`, `ENOMEM` at the kernel's limit of 32,768 instructions.
-pub fn load_filter(program: &Program) -> nix::Result<()> {
-    let instructions = program.instructions();
+pub fn load_filter(instructions: &[Instruction]) -> nix::Result<()> {
     let fprog = libc::sock_fprog {
         len: u16::try_from(instructions.len()).map_err(|_| nix::errno::Errno::EINVAL)?,
         filter: instructions.as_ptr().cast::<libc::sock_filter>().cast_mut(),

@@ -89,6 +89,20 @@ impl Plan {
         &self.command
     }
 
+    /// What this plan has in common with others of its kind.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        Kind { mounts: self.mounts.clone(), proc: self.access.proc }
+    }
+
+    /// The same without the mounts that can be shown to many sandboxes alike: what is left to do
+    /// where those stand already.
+    #[must_use]
+    pub fn own_part(mut self) -> Self {
+        self.mounts.retain(|mount| mount.kind.is_own());
+        self
+    }
+
     /// Whether a writable tmpfs stands at `path`.
     #[must_use]
     pub fn is_writable(&self, path: &Path) -> bool {
@@ -97,4 +111,31 @@ impl Plan {
             .rfind(|mount| path.starts_with(&mount.at))
             .is_some_and(|mount| matches!(mount.kind, MountKind::Tmpfs { .. }))
     }
+}
+
+/// The file tree of a plan, whatever the sizes of its writable parts: plans of one kind can have one
+/// tree made ahead.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kind {
+    mounts: Vec<Mount>,
+    proc: ProcMode,
+}
+
+impl Kind {
+    /// Whether `plan` is of this kind.
+    #[must_use]
+    pub fn is_of(&self, plan: &Plan) -> bool {
+        let alike = |(a, b): (&Mount, &Mount)| a == b || (a.at == b.at && sized_alike(a, b));
+        self.proc == plan.access.proc
+            && self.mounts.len() == plan.mounts.len()
+            && self.mounts.iter().zip(&plan.mounts).all(alike)
+    }
+}
+
+const fn sized_alike(a: &Mount, b: &Mount) -> bool {
+    matches!(
+        (&a.kind, &b.kind),
+        (MountKind::Tmpfs { .. }, MountKind::Tmpfs { .. })
+            | (MountKind::Devices { .. }, MountKind::Devices { .. })
+    )
 }

@@ -33,6 +33,21 @@ pub struct HostFile {
 /// Where a server's sandboxes find the long output of its earlier runs.
 pub const OUTPUTS: &str = "/outputs";
 
+impl MountKind {
+    /// Whether each sandbox has its own, at least in part; what remains can be shown to many alike.
+    #[must_use]
+    pub const fn is_own(&self) -> bool {
+        match self {
+            Self::Code | Self::Tmpfs { .. } | Self::Proc | Self::Devices { .. } => true,
+            Self::Bind { .. }
+            | Self::Symlink { .. }
+            | Self::File { .. }
+            | Self::Directory
+            | Self::Outputs => false,
+        }
+    }
+}
+
 /// One place in the sandbox's file tree. Its parents are made as empty directories.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -138,6 +138,7 @@ struct State {
     failed: Option<StepError>,
     not_executed: Option<(String, i32)>,
     ended: Option<(Ended, Usage)>,
+    alone: bool,
     killed: Option<Ending>,
     stopped: bool,
     order: Order,
@@ -162,9 +163,10 @@ impl Watch<'_> {
         let killed = state.killed.is_some() || result.is_err();
         // Gone also after an ordinary end: who asks what is left shall see nothing, and a cgroup is
         // empty when it is read and removed (its own event comes later: the kernel sends at most
-        // one in 10 ms).
+        // one in 10 ms). Where pid 1 alone is left, and no cgroup to remove, nobody need wait for it.
         let gone = kill(pidfd, leaf).and_then(|()| match killed {
             true => wait_gone(pidfd, GRACE),
+            false if state.alone && leaf.is_none() => Ok(()),
             false => wait_gone(pidfd, PARTING).or(Ok(())),
         });
         result.and(gone)?;
@@ -508,7 +510,8 @@ impl State {
             }
             Report::NotExecuted { program, errno } => self.not_executed = Some((program, errno)),
             Report::Stopped => self.stopped = true,
-            Report::Ended { ending, wall_us, cpu_us, peak_memory } => {
+            Report::Ended { ending, wall_us, cpu_us, peak_memory, alone } => {
+                self.alone = alone;
                 let usage = Usage { wall_us, cpu_us, peak_memory, peak_pids: None };
                 self.ended = Some((ending, usage));
             }

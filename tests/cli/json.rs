@@ -34,11 +34,15 @@ fn json_tells_ending_streams_usage_and_walls() {
 #[test]
 fn json_tells_every_other_ending() {
     for (words, ending, exit_code) in [
-        (&["sh", "-c", "kill -9 $$"][..], json!({"kind": "signaled", "signal": 9}), 137),
-        (&["sleep", "1000"], json!({"kind": "timed_out", "after_ms": 500}), 124),
-        (&["nope"], json!({"kind": "could_not_start", "program": "nope", "errno": 2}), 127),
+        (&["--", "sh", "-c", "kill -9 $$"][..], json!({"kind": "signaled", "signal": 9}), 137),
+        (
+            &["--timeout", "0.5", "--", "sleep", "1000"],
+            json!({"kind": "timed_out", "after_ms": 500}),
+            124,
+        ),
+        (&["--", "nope"], json!({"kind": "could_not_start", "program": "nope", "errno": 2}), 127),
     ] {
-        let output = output(&[&["exec", "--json", "--timeout", "0.5", "--"], words].concat());
+        let output = output(&[&["exec", "--json"], words].concat());
         let told = parsed(&output.stdout);
         assert_eq!((&told["ending"], &told["exit_code"]), (&ending, &json!(exit_code)));
         assert_eq!((code(&output), stderr(&output).as_str()), (exit_code, ""));

@@ -1,0 +1,142 @@
+//! What a payload gets of its own: its streams, its code, its control pipes.
+//!
+//! A sandbox is told at its launch, or later: then it stands ready until a message comes over its
+//! *order* socket, and until then nobody's code has run in it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+
+use super::report::StepError;
+use crate::kernel;
+
+/// When a sandbox is told what its payload gets.
+#[derive(Debug)]
+pub enum Begin {
+    /// At its launch.
+    Now(Start),
+    /// Over this socket, one end of a [`kernel::message_pair`].
+    Ordered(OwnedFd),
+}
+
+/// What one payload gets. The descriptors are the sandbox's own copies.
+#[derive(Debug)]
+pub struct Start {
+    /// The payload's three streams.
+    pub stdio: [OwnedFd; 3],
+    /// Where pid 1 reports: the write end of a pipe.
+    pub report: OwnedFd,
+    /// The code, if the plan has a place for it.
+    pub code: Option<OwnedFd>,
+    /// Where to send the master of the payload's own terminal, if it shall have one: one end of a
+    /// [`kernel::message_pair`]. Pid 1 waits there until it is answered. `stdio` is not used then.
+    pub terminal: Option<OwnedFd>,
+    /// A session's control pipes, the agent's ends: where requests come from (its 3) and where
+    /// answers go (its 4).
+    pub control: Option<[OwnedFd; 2]>,
+    /// Where to send a descriptor of `/workspace`, if somebody outside shall look into it: one end
+    /// of a [`kernel::message_pair`].
+    pub workspace: Option<OwnedFd>,
+}
+
+/// Which descriptors travel, in the order of [`Start::descriptors`].
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Head {
+    code: bool,
+    terminal: bool,
+    control: bool,
+    workspace: bool,
+}
+
+impl Start {
+    pub(super) const fn head(&self) -> Head {
+        Head {
+            code: self.code.is_some(),
+            terminal: self.terminal.is_some(),
+            control: self.control.is_some(),
+            workspace: self.workspace.is_some(),
+        }
+    }
+
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let Self { stdio, report, code, terminal, control, workspace } = self;
+        let single = code.iter().chain(terminal);
+        let all = stdio.iter().chain([report]).chain(single).chain(control.iter().flatten());
+        all.chain(workspace).map(AsFd::as_fd).collect()
+    }
+
+    /// `None` if there are fewer than the head says.
+    pub(super) fn read(head: Head, mut fds: impl Iterator<Item = OwnedFd>) -> Option<Self> {
+        let mut when = |wanted: bool| match wanted {
+            true => fds.next().map(Some),
+            false => Some(None),
+        };
+        let stdio = [when(true)??, when(true)??, when(true)??];
+        Some(Self {
+            stdio,
+            report: when(true)??,
+            code: when(head.code)?,
+            terminal: when(head.terminal)?,
+            control: match head.control {
+                true => Some([when(true)??, when(true)??]),
+                false => None,
+            },
+            workspace: when(head.workspace)?,
+        })
+    }
+}
+
+/// What a sandbox that was launched with [`Begin::Ordered`] says once.
+type Standing = Result<(), StepError>;
+
+/// Pid 1: every wall stands, or one does not.
+pub(super) fn tell_standing(order: BorrowedFd<'_>, standing: &Standing) -> nix::Result<()> {
+    let bytes = serde_json::to_vec(standing).map_err(|_| Errno::EINVAL)?;
+    kernel::send_message(order, &bytes, &[])
+}
+
+/// Whoever was asked for a template: its mount namespace, or the step that was refused.
+pub(super) fn tell_made(to: BorrowedFd<'_>, made: &Result<OwnedFd, StepError>) -> nix::Result<()> {
+    let answer: Standing = made.as_ref().map(drop).map_err(Clone::clone);
+    let bytes = serde_json::to_vec(&answer).map_err(|_| Errno::EINVAL)?;
+    let fds: Vec<BorrowedFd<'_>> = made.iter().map(AsFd::as_fd).collect();
+    kernel::send_message(to, &bytes, &fds)
+}
+
+/// Pid 1: waits for its order; `None` when nobody will give one.
+pub(super) fn wait_for_start(order: BorrowedFd<'_>) -> nix::Result<Option<Start>> {
+    let Some((bytes, fds)) = kernel::receive_message(order)? else { return Ok(None) };
+    let head = serde_json::from_slice(&bytes).map_err(|_| Errno::EPROTO)?;
+    Start::read(head, fds.into_iter()).ok_or(Errno::EPROTO).map(Some)
+}
+
+/// Waits until the sandbox behind `order` stands.
+///
+/// # Errors
+/// The step that was refused; `ESRCH` where it was killed while it was set up.
+pub fn wait_until_standing(order: BorrowedFd<'_>) -> Result<(), StepError> {
+    let failed = |errno| StepError::new("make a sandbox ahead", "", errno);
+    let answer = kernel::receive_message(order).map_err(failed)?;
+    let (bytes, _) = answer.ok_or(failed(Errno::ESRCH))?;
+    serde_json::from_slice::<Standing>(&bytes).map_err(|_| failed(Errno::EPROTO))?
+}
+
+/// Waits for the mount namespace of a template.
+pub(super) fn wait_until_made(from: BorrowedFd<'_>) -> Result<OwnedFd, StepError> {
+    let failed = |errno| StepError::new("make a template", "", errno);
+    let answer = kernel::receive_message(from).map_err(failed)?;
+    let (bytes, fds) = answer.ok_or(failed(Errno::ESRCH))?;
+    serde_json::from_slice::<Standing>(&bytes).map_err(|_| failed(Errno::EPROTO))??;
+    fds.into_iter().next().ok_or(failed(Errno::EMFILE))
+}
+
+/// Tells the sandbox behind `order` to start its payload.
+///
+/// # Errors
+/// `EPIPE`, `ECONNRESET`: it has ended.
+pub fn give_order(order: BorrowedFd<'_>, start: &Start) -> nix::Result<()> {
+    let bytes = serde_json::to_vec(&start.head()).map_err(|_| Errno::EINVAL)?;
+    kernel::send_message(order, &bytes, &start.descriptors())
+}
