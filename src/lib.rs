@@ -20,6 +20,7 @@
 //!
 //! ```no_run
 //! use nix_sandbox::backend::native::Native;
+//! use nix_sandbox::engine::cgroup::{Cgroups, Scope};
 //! use nix_sandbox::engine::{Launcher, sources::Sources};
 //! use nix_sandbox::environment::catalog::Catalog;
 //! use nix_sandbox::plan::Ids;
@@ -32,11 +33,12 @@
 //! // `Launcher::spawn` before the first, and passes `--launcher …` on to `engine::launcher::main`.
 //! let own = Ids { uid: nix::unistd::geteuid().as_raw(), gid: nix::unistd::getegid().as_raw() };
 //! let settings = Settings::load(&|name| std::env::var_os(name), own.uid)?;
+//! let cgroups = Cgroups::find(settings.outside(own), Scope::Never);
 //! let runner = Runner::new(
 //!     Catalog::load(settings.sources.clone()),
 //!     settings.ground(),
 //!     settings.outside(own),
-//!     Box::new(Native::new(Launcher::direct()?, Sources::default())),
+//!     Box::new(Native::new(Launcher::direct()?, Sources::default(), cgroups)),
 //! );
 //! let request = Request::new("python", Work::Code(b"print(6 * 7)".to_vec()));
 //! let outcome = runner.run(&request, Streams::Capture, &Cancel::new()?)?;

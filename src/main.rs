@@ -45,7 +45,8 @@ impl House for Real {
         let sources = Sources::default();
         sources.prepare(outside.uid).map_err(|error| error.to_string())?;
         let (launcher, outputs) = launcher(outside)?;
-        let runner = runner(&settings, launcher, sources, cgroups)?.with_results(outputs);
+        let runner =
+            runner(&settings, launcher, sources, cgroups, settings.pool)?.with_results(outputs);
         let Settings { max_runs: runs, structured, .. } = settings;
         let options = mcp::Options { runs, structured };
         for skipped in runner.catalog().skipped() {
@@ -62,7 +63,7 @@ impl House for Real {
         let cgroups = Cgroups::find(outside(&settings), scope);
         let launcher = Launcher::direct().map_err(|error| error.to_string())?;
         log::to_stderr(settings.log);
-        runner(&settings, launcher, Sources::default(), cgroups)
+        runner(&settings, launcher, Sources::default(), cgroups, 0)
     }
 
     fn environments(&self) -> Result<Vec<Listed>, String> {
@@ -134,10 +135,11 @@ fn runner(
     launcher: Launcher,
     sources: Sources,
     cgroups: Result<Cgroups, NoCgroup>,
+    pool: usize,
 ) -> Result<Runner, String> {
     let catalog = Catalog::load(settings.sources.clone());
-    let backend = Box::new(Native::new(launcher, sources).with_cgroups(cgroups));
-    let runner = Runner::new(catalog, settings.ground(), outside(settings), backend);
+    let backend = Native::new(launcher, sources, cgroups).with_pool(pool);
+    let runner = Runner::new(catalog, settings.ground(), outside(settings), Box::new(backend));
     Ok(runner.with_sessions(settings.sessions).with_audit(audit(settings)?))
 }
 

@@ -56,7 +56,7 @@ const fn in_file(name: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// Every setting: the one table of which README and `--help` are made.
-pub const SETTINGS: [Setting; 25] = [
+pub const SETTINGS: [Setting; 26] = [
     variable(PROJECT_DIR, "none", "directory that sandboxes see, read-only; absolute"),
     variable(PROJECT_MOUNT, "/project", "where they see it"),
     variable(DIR, "~/.config/nix-sandbox-mcp/sandboxes", "directory of artifacts built by Nix"),
@@ -84,6 +84,11 @@ pub const SETTINGS: [Setting; 25] = [
         "1: results also as structuredContent; many clients then show models nothing else",
     ),
     variable(MAX_RUNS, "8", "runs at the same time, 1 to 1024; further ones wait"),
+    variable(
+        POOL,
+        "8",
+        "sandboxes that stand ready for runs to come, 0 to 1024; made as they are used",
+    ),
     variable(MAX_SESSIONS, "16", "sessions at the same time, 1 to 1024"),
     variable(SESSION_IDLE, "1800", "seconds after which an unused session ends"),
     variable(SESSION_LIFETIME, "28800", "seconds after which a session ends, used or not"),
@@ -119,6 +124,7 @@ const LOG: &str = "NIX_SANDBOX_LOG";
 const AUDIT: &str = "NIX_SANDBOX_AUDIT";
 const STRUCTURED: &str = "NIX_SANDBOX_STRUCTURED";
 const MAX_RUNS: &str = "NIX_SANDBOX_MAX_RUNS";
+const POOL: &str = "NIX_SANDBOX_POOL";
 const MAX_SESSIONS: &str = "NIX_SANDBOX_MAX_SESSIONS";
 const SESSION_IDLE: &str = "SESSION_IDLE_TIMEOUT";
 const SESSION_LIFETIME: &str = "SESSION_MAX_LIFETIME";
@@ -235,6 +241,8 @@ pub struct Settings {
     pub structured: bool,
     /// Runs at the same time.
     pub max_runs: usize,
+    /// Sandboxes that stand ready.
+    pub pool: usize,
     /// How many sessions there may be, and for how long.
     pub sessions: Rules,
 }
@@ -291,7 +299,8 @@ impl Settings {
             log: log(lookup)?,
             audit: audit(lookup)?,
             structured: structured(lookup)?,
-            max_runs: count(lookup, MAX_RUNS, 8)?,
+            max_runs: count(lookup, MAX_RUNS, 1, 8)?,
+            pool: count(lookup, POOL, 0, 8)?,
             sessions: sessions(lookup)?,
         })
     }
@@ -429,16 +438,22 @@ fn structured(lookup: Lookup<'_>) -> Result<bool, SettingsError> {
     }
 }
 
-fn count(lookup: Lookup<'_>, name: &'static str, default: usize) -> Result<usize, SettingsError> {
+fn count(
+    lookup: Lookup<'_>,
+    name: &'static str,
+    least: usize,
+    default: usize,
+) -> Result<usize, SettingsError> {
     let Some(value) = text(lookup, name)? else { return Ok(default) };
-    let count = value.parse().ok().filter(|count| (1..=1024).contains(count));
-    count.ok_or_else(|| wrong(name, value.as_ref(), "must be a whole number from 1 to 1024"))
+    let count = value.parse().ok().filter(|count| (least..=1024).contains(count));
+    let advice = format!("must be a whole number from {least} to 1024");
+    count.ok_or_else(|| wrong(name, value.as_ref(), advice))
 }
 
 fn sessions(lookup: Lookup<'_>) -> Result<Rules, SettingsError> {
     let default = Rules::default();
     Ok(Rules {
-        most: count(lookup, MAX_SESSIONS, default.most)?,
+        most: count(lookup, MAX_SESSIONS, 1, default.most)?,
         idle: seconds(lookup, SESSION_IDLE, default.idle)?,
         lifetime: seconds(lookup, SESSION_LIFETIME, default.lifetime)?,
     })

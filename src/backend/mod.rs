@@ -1,6 +1,7 @@
 //! Backends: who makes a sandbox out of a plan.
 
 pub mod native;
+mod pool;
 
 use std::os::fd::OwnedFd;
 

@@ -1,11 +1,13 @@
 //! The engine of this crate.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
-use super::{Backend, BackendError, Handover, Started};
+use super::pool::{Pool, Standing};
+use super::{Backend, BackendError, Handover, Started, StepError};
 use crate::engine::cgroup::{Cgroups, Leaf, NoCgroup};
 use crate::engine::sources::Sources;
-use crate::engine::start::Begin;
+use crate::engine::start::{Begin, wait_until_standing};
 use crate::engine::{Launch, Launcher};
 use crate::outcome::{Strength, WallReport};
 use crate::plan::{Plan, ProcMode, Wall};
@@ -13,6 +15,14 @@ use crate::plan::{Plan, ProcMode, Wall};
 /// The engine of this crate.
 #[derive(Debug)]
 pub struct Native {
+    /// Before what it is made with.
+    pool: Option<Pool>,
+    hands: Arc<Hands>,
+}
+
+/// What a launch is made with.
+#[derive(Debug)]
+struct Hands {
     launcher: Launcher,
     sources: Sources,
     /// After the launcher, which lives in one of them and so must be dropped first.
@@ -20,20 +30,29 @@ pub struct Native {
 }
 
 impl Native {
-    /// The engine, with whoever clones for it and whoever opens its sources; without cgroups.
+    /// The engine, with whoever clones for it, whoever opens its sources, and cgroups or the reason
+    /// why there are none.
     #[must_use]
-    pub fn new(launcher: Launcher, sources: Sources) -> Self {
-        Self { launcher, sources, cgroups: Err("none was looked for".to_owned()) }
+    pub fn new(launcher: Launcher, sources: Sources, cgroups: Result<Cgroups, NoCgroup>) -> Self {
+        let cgroups = cgroups.map_err(|reason| reason.to_string());
+        Self { pool: None, hands: Arc::new(Hands { launcher, sources, cgroups }) }
     }
 
-    /// With cgroups, or with the reason why there are none.
+    /// With at most `most` sandboxes that stand ready. Starts a thread, so only for whoever has a
+    /// launcher process.
     #[must_use]
-    pub fn with_cgroups(self, cgroups: Result<Cgroups, NoCgroup>) -> Self {
-        Self { cgroups: cgroups.map_err(|reason| reason.to_string()), ..self }
+    pub fn with_pool(mut self, most: usize) -> Self {
+        if most > 0 {
+            let hands = Arc::clone(&self.hands);
+            self.pool = Some(Pool::new(most, Arc::new(move |plan| hands.make_ahead(plan))));
+        }
+        self
     }
+}
 
+impl Hands {
     /// A cgroup for one run and what it holds; without one, what holds in its place.
-    fn leaf(&self, plan: &Plan) -> (Option<Leaf>, WallReport) {
+    fn leaf(&self, plan: &Plan) -> Result<(Option<Leaf>, WallReport), BackendError> {
         let leaf = self
             .cgroups
             .as_ref()
@@ -46,16 +65,37 @@ impl Native {
                     report.detail.push_str("; memory: ");
                     report.detail.push_str(memory_without_cgroup(plan));
                 }
-                (Some(leaf), report)
+                Ok((Some(leaf), report))
             }
             Err(reason) => {
                 let memory = memory_without_cgroup(plan);
                 let detail = format!(
                     "memory: {memory}; processes: RLIMIT_NPROC; processor time: not limited; no cgroup, because {reason}"
                 );
-                (None, WallReport { wall: Wall::Cgroup, strength: Strength::Off, detail })
+                if plan.access().requires(Wall::Cgroup) {
+                    return Err(refused(Wall::Cgroup, detail));
+                }
+                Ok((None, WallReport { wall: Wall::Cgroup, strength: Strength::Off, detail }))
             }
         }
+    }
+
+    /// Launches now; the payload starts at once or when it is ordered.
+    fn launch(&self, plan: Plan, begin: Begin) -> Result<Started, BackendError> {
+        let (leaf, wall) = self.leaf(&plan)?;
+        let cgroup = leaf.as_ref().map(Leaf::fd).transpose()?;
+        let watch_memory = !leaf.as_ref().is_some_and(Leaf::holds_memory);
+        let launch = Launch { plan, begin, sources: Vec::new(), cgroup, watch_memory };
+        let sandbox = self.launcher.launch(launch, &self.sources)?;
+        Ok(Started { pidfd: sandbox.pidfd, walls: vec![wall], leaf })
+    }
+
+    fn make_ahead(&self, plan: Plan) -> Result<Standing, BackendError> {
+        let failed = |errno| StepError::new("make a sandbox ahead", "", errno);
+        let (order, theirs) = crate::kernel::message_pair().map_err(failed)?;
+        let started = self.launch(plan, Begin::Ordered(theirs))?;
+        wait_until_standing(order.as_fd())?;
+        Ok(Standing { order, started })
     }
 }
 
@@ -77,7 +117,8 @@ impl Backend for Native {
 
     fn judge(&self, plan: &Plan) -> Result<(), BackendError> {
         if plan.access().requires(Wall::Cgroup) {
-            let cgroups = self.cgroups.as_ref().map_err(|reason| refused(Wall::Cgroup, reason))?;
+            let cgroups =
+                self.hands.cgroups.as_ref().map_err(|reason| refused(Wall::Cgroup, reason))?;
             let missing = cgroups.missing();
             if !missing.is_empty() {
                 let reason = format!("not delegated: {}", missing.join(", "));
@@ -92,19 +133,21 @@ impl Backend for Native {
     }
 
     fn mend(&self) -> Result<Option<OwnedFd>, BackendError> {
-        Ok(self.launcher.mend()?)
+        if let Some(pool) = &self.pool {
+            pool.tidy();
+        }
+        Ok(self.hands.launcher.mend()?)
     }
 
     fn start(&self, plan: Plan, handover: Handover) -> Result<Started, BackendError> {
-        let (leaf, wall) = self.leaf(&plan);
-        if leaf.is_none() && plan.access().requires(Wall::Cgroup) {
-            return Err(refused(Wall::Cgroup, wall.detail));
+        while let Some(standing) = self.pool.as_ref().and_then(|pool| pool.take(&plan)) {
+            if self.hands.sources.have_changed(&plan) {
+                break;
+            }
+            if let Some(started) = standing.begin(plan.command(), &handover) {
+                return Ok(started);
+            }
         }
-        let cgroup = leaf.as_ref().map(Leaf::fd).transpose()?;
-        let watch_memory = !leaf.as_ref().is_some_and(Leaf::holds_memory);
-        let begin = Begin::Now(handover);
-        let launch = Launch { plan, begin, sources: Vec::new(), cgroup, watch_memory };
-        let sandbox = self.launcher.launch(launch, &self.sources)?;
-        Ok(Started { pidfd: sandbox.pidfd, walls: vec![wall], leaf })
+        self.hands.launch(plan, Begin::Now(handover))
     }
 }

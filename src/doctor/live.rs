@@ -52,7 +52,7 @@ const PROGRAM: &str = "/doctor/none";
 fn launch_here(wanted: &Wanted, cgroups: Result<Cgroups, NoCgroup>) -> Launched {
     let plan = plan(wanted)?;
     let launcher = Launcher::direct()?;
-    let backend = Native::new(launcher, Sources::default()).with_cgroups(cgroups);
+    let backend = Native::new(launcher, Sources::default(), cgroups);
     backend.judge(&plan)?;
     let limits = *plan.limits();
     let failed = |errno| StepError::new("make a pipe", "", errno);

@@ -28,7 +28,7 @@ use super::steps::{self, Ahead, Device, PTS, SHARED_MEMORY, Step, steps};
 use super::{Launch, init, outputs};
 use crate::kernel::{self, Attributes};
 use crate::outcome::{Strength, WallReport};
-use crate::plan::{HostFile, Identity, Limits, MountKind, Plan, ProcMode, Wall};
+use crate::plan::{Access, Command, HostFile, Identity, Limits, MountKind, Plan, ProcMode, Wall};
 use crate::policy::{Instruction, Wearer};
 use crate::request::Request;
 
@@ -93,6 +93,8 @@ struct Own {
     workspace: Option<OwnedFd>,
     /// What came with the order. Never dropped: its descriptors were given other numbers.
     start: Option<Start>,
+    /// What to run.
+    command: Option<Command>,
 }
 
 /// What pid 1 knows of the launcher.
@@ -547,7 +549,7 @@ impl<'l> Child<'l> {
         let placed = match &self.launch.begin {
             Begin::Now(start) => Line::Report(place(start, self.terminal.as_ref())?.into()),
             Begin::Ordered(order) => {
-                let Own { code, workspace, start: _ } = &self.own;
+                let Own { code, workspace, start: _, command: _ } = &self.own;
                 let wanted = code.iter().map(AsFd::as_fd).chain(workspace.iter().map(AsFd::as_fd));
                 let wanted: Vec<BorrowedFd<'_>> = wanted.chain([order.as_fd()]).collect();
                 let mut kept = kernel::keep(&wanted).at("place descriptors", "")?;
@@ -590,7 +592,7 @@ impl<'l> Child<'l> {
         let Line::Order(order) = &self.line else { return Ok(()) };
         start::tell_standing(order.as_fd(), &Ok(())).at(step, "")?;
         // Whoever could give it has gone.
-        let Some(start) = start::wait_for_start(order.as_fd()).at(step, "")? else {
+        let Some((command, start)) = start::wait_for_order(order.as_fd()).at(step, "")? else {
             kernel::exit_now(0)
         };
         if let Some(file) = &mut self.own.code {
@@ -602,12 +604,14 @@ impl<'l> Child<'l> {
         let report = place(&start, None)?;
         self.speak_through(Line::Report(report.into()));
         self.own.start = Some(start);
+        self.own.command = Some(command);
         Ok(())
     }
 
     /// Forks the payload and becomes the reaper.
     fn start_payload(&mut self) -> Result<std::convert::Infallible, StepError> {
-        let access = self.plan().access();
+        let launch = self.launch;
+        let access = launch.plan.access();
         let filter = filter(access.wearer, access.profile);
         let own_filter = self::filter(Wearer::Init, access.profile);
         self.report_walls();
@@ -623,7 +627,8 @@ impl<'l> Child<'l> {
         let started = Instant::now();
         match kernel::fork().at("start the payload", "")? {
             ForkResult::Child => {
-                let error = payload(self.plan(), terminal, filter, report);
+                let command = self.own.command.as_ref().unwrap_or(self.plan().command());
+                let error = payload(command, access, terminal, filter, report);
                 let _ = Report::Failed(error).send(report);
                 kernel::exit_now(127)
             }
@@ -842,11 +847,17 @@ pub(super) fn clear_capabilities() -> Done {
 }
 
 /// The payload's own steps, up to exec. Returns only when one fails.
-fn payload(plan: &Plan, terminal: bool, filter: &[Instruction], report: &File) -> StepError {
-    match enter_payload(plan, terminal, filter) {
+fn payload(
+    command: &Command,
+    access: &Access,
+    terminal: bool,
+    filter: &[Instruction],
+    report: &File,
+) -> StepError {
+    match enter_payload(&command.directory, access, terminal, filter) {
         Err(error) => error,
         Ok(()) => {
-            let (program, errno) = execute(plan);
+            let (program, errno) = execute(command);
             let program = program.to_string_lossy().into_owned();
             let sent = Report::NotExecuted { program, errno: errno as i32 }.send(report);
             kernel::exit_now(if sent.is_err() { 1 } else { 127 })
@@ -854,7 +865,12 @@ fn payload(plan: &Plan, terminal: bool, filter: &[Instruction], report: &File) -
     }
 }
 
-fn enter_payload(plan: &Plan, terminal: bool, filter: &[Instruction]) -> Done {
+fn enter_payload(
+    directory: &Path,
+    access: &Access,
+    terminal: bool,
+    filter: &[Instruction],
+) -> Done {
     if terminal {
         // While signals are blocked: whoever takes the foreground from behind gets SIGTTOU.
         take_foreground().at("take the foreground of the terminal", "")?;
@@ -862,11 +878,10 @@ fn enter_payload(plan: &Plan, terminal: bool, filter: &[Instruction]) -> Done {
         nix::unistd::setsid().map(drop).at("start a session", "")?;
     }
     init::unblock_signals().at("unblock signals", "")?;
-    let directory = plan.command().directory.as_path();
     nix::unistd::chdir(directory).at("enter", directory.display())?;
     // Nested: pid 1 lies outside of it, so no signal, no ptrace, no /proc/1.
     if removal::stands(Part::Landlock) {
-        landlock::enter(plan.access())?;
+        landlock::enter(access)?;
     }
     removal::keep_capabilities();
     // Last: the filter need not allow what the steps above call.
@@ -885,8 +900,7 @@ fn take_foreground() -> nix::Result<()> {
 }
 
 /// Replaces this process by the program; returns what was tried and why it failed.
-fn execute(plan: &Plan) -> (PathBuf, Errno) {
-    let command = plan.command();
+fn execute(command: &Command) -> (PathBuf, Errno) {
     let c_string = |text: &OsStr| CString::new(text.as_bytes()).unwrap_or_default();
     let arguments: Vec<CString> = command.arguments.iter().map(|text| c_string(text)).collect();
     let variables: Vec<CString> = command

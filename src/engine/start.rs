@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::report::StepError;
 use crate::kernel;
+use crate::plan::Command;
 
 /// When a sandbox is told what its payload gets.
 #[derive(Debug)]
@@ -38,6 +39,14 @@ pub struct Start {
     /// Where to send a descriptor of `/workspace`, if somebody outside shall look into it: one end
     /// of a [`kernel::message_pair`].
     pub workspace: Option<OwnedFd>,
+}
+
+/// An order: what to run, and what goes with it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Order {
+    command: Command,
+    head: Head,
 }
 
 /// Which descriptors travel, in the order of [`Start::descriptors`].
@@ -106,10 +115,11 @@ pub(super) fn tell_made(to: BorrowedFd<'_>, made: &Result<OwnedFd, StepError>) -
 }
 
 /// Pid 1: waits for its order; `None` when nobody will give one.
-pub(super) fn wait_for_start(order: BorrowedFd<'_>) -> nix::Result<Option<Start>> {
+pub(super) fn wait_for_order(order: BorrowedFd<'_>) -> nix::Result<Option<(Command, Start)>> {
     let Some((bytes, fds)) = kernel::receive_message(order)? else { return Ok(None) };
-    let head = serde_json::from_slice(&bytes).map_err(|_| Errno::EPROTO)?;
-    Start::read(head, fds.into_iter()).ok_or(Errno::EPROTO).map(Some)
+    let Order { command, head } = serde_json::from_slice(&bytes).map_err(|_| Errno::EPROTO)?;
+    let start = Start::read(head, fds.into_iter()).ok_or(Errno::EPROTO)?;
+    Ok(Some((command, start)))
 }
 
 /// Waits until the sandbox behind `order` stands.
@@ -132,11 +142,15 @@ pub(super) fn wait_until_made(from: BorrowedFd<'_>) -> Result<OwnedFd, StepError
     fds.into_iter().next().ok_or(failed(Errno::EMFILE))
 }
 
-/// Tells the sandbox behind `order` to start its payload.
+/// Tells the sandbox behind `order` to run `command`.
 ///
 /// # Errors
-/// `EPIPE`, `ECONNRESET`: it has ended.
-pub fn give_order(order: BorrowedFd<'_>, start: &Start) -> nix::Result<()> {
-    let bytes = serde_json::to_vec(&start.head()).map_err(|_| Errno::EINVAL)?;
+/// `EPIPE`, `ECONNRESET`: it has ended. `E2BIG`: the command does not fit into one message.
+pub fn give_order(order: BorrowedFd<'_>, start: &Start, command: &Command) -> nix::Result<()> {
+    let written = Order { command: command.clone(), head: start.head() };
+    let bytes = serde_json::to_vec(&written).map_err(|_| Errno::EINVAL)?;
+    if bytes.len() > kernel::MESSAGE_BYTES {
+        return Err(Errno::E2BIG);
+    }
     kernel::send_message(order, &bytes, &start.descriptors())
 }

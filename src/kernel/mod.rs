@@ -13,7 +13,9 @@ mod seccomp;
 mod terminal;
 
 pub use clone::{Cloned, Namespaces, clone};
-pub use message::{MESSAGE_DESCRIPTORS, message_pair, receive_message, send_message};
+pub use message::{
+    MESSAGE_BYTES, MESSAGE_DESCRIPTORS, message_pair, receive_message, send_message,
+};
 pub use mount::{
     Attributes, clone_tree, move_onto, new_filesystem, pivot_into, set_attributes, set_idmap,
     set_private,

@@ -95,6 +95,18 @@ impl Plan {
         Kind { mounts: self.mounts.clone(), proc: self.access.proc }
     }
 
+    /// Whether a sandbox made for this plan can serve `other`: all is alike but what is run and what
+    /// is watched from outside (time and output).
+    #[must_use]
+    pub fn stands_for(&self, other: &Self) -> bool {
+        let Limits { time_ms, output, .. } = other.limits;
+        self.identity == other.identity
+            && self.access == other.access
+            && Limits { time_ms, output, ..self.limits } == other.limits
+            && self.environment == other.environment
+            && self.mounts == other.mounts
+    }
+
     /// The same without the mounts that can be shown to many sandboxes alike: what is left to do
     /// where those stand already.
     #[must_use]

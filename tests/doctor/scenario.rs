@@ -12,6 +12,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{chdir, chroot, getegid, geteuid, pipe2};
 use nix_sandbox::backend::{Backend, Handover, native::Native};
+use nix_sandbox::engine::cgroup::NoCgroup;
 use nix_sandbox::engine::{Launcher, sources::Sources};
 use nix_sandbox::outcome::Ending;
 use nix_sandbox::plan::{
@@ -205,7 +206,8 @@ fn run(plan: Plan) -> Ending {
     let pipe = || pipe2(OFlag::O_CLOEXEC).expect("pipe");
     let ((report, report_end), (out, out_end), (err, err_end)) = (pipe(), pipe(), pipe());
     let stdio = [pipe().0, out_end, err_end];
-    let backend = Native::new(Launcher::direct().expect("launcher"), Sources::default());
+    let launcher = Launcher::direct().expect("launcher");
+    let backend = Native::new(launcher, Sources::default(), Err(NoCgroup::NotMounted));
     let handover = Handover {
         stdio,
         report: report_end,

@@ -166,7 +166,7 @@ pub(crate) fn runner(wants: Wants) -> Result<Runner, RunError> {
 
 /// With the directory of this program as the project.
 fn runner_with(wants: Wants, launcher: Launcher, cgroups: Result<Cgroups, NoCgroup>) -> Runner {
-    let native = Native::new(launcher, Sources::default()).with_cgroups(cgroups);
+    let native = Native::new(launcher, Sources::default(), cgroups);
     let ground = Ground {
         project: Some((directory(&own_directory()), PathBuf::from("/project"))),
         limits: wants.limits,

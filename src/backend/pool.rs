@@ -1,0 +1,185 @@
+//! Sandboxes that stand ready.
+//!
+//! Each was launched up to its last step and waits to be told what to run. Nobody's code has run in
+//! it, and it is used once: what a run finds is what a launch of its own would have made. Which kinds
+//! are wanted is learned from use; they are made by a thread of their own while others run.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::{BackendError, Handover, Started};
+use crate::engine::start::give_order;
+use crate::plan::{Command, Plan};
+
+/// For how long a kind that nobody uses is kept ready.
+const IDLE: Duration = Duration::from_secs(300);
+/// How long a kind that could not be made is left alone.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// A sandbox that waits for its order. Whatever becomes of it, it does not outlive this value.
+#[derive(Debug)]
+pub(super) struct Standing {
+    pub(super) order: OwnedFd,
+    pub(super) started: Started,
+}
+
+impl Standing {
+    /// Starts its payload; `None` if it has died meanwhile, or the command is too long for an order.
+    pub(super) fn begin(self, command: &Command, handover: &Handover) -> Option<Started> {
+        give_order(self.order.as_fd(), handover, command).is_ok().then_some(self.started)
+    }
+}
+
+/// Who makes one, and waits until it stands.
+pub(super) type Make = dyn Fn(Plan) -> Result<Standing, BackendError> + Send + Sync;
+
+/// All that stand ready, and the thread that makes more.
+#[derive(Debug)]
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    shelf: Mutex<Shelf>,
+    changed: Condvar,
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    /// The one that was used last is the last.
+    kinds: Vec<Ready>,
+    closed: bool,
+}
+
+/// The sandboxes of one kind.
+#[derive(Debug)]
+struct Ready {
+    plan: Plan,
+    standing: Vec<Standing>,
+    wanted: usize,
+    used: Instant,
+    not_before: Instant,
+}
+
+impl Pool {
+    /// At most `most` sandboxes, made by `make`.
+    pub(super) fn new(most: usize, make: Arc<Make>) -> Self {
+        let shared = Shared { shelf: Mutex::default(), changed: Condvar::new(), most };
+        let shared = Arc::new(shared);
+        let of_keeper = Arc::clone(&shared);
+        let keeper = std::thread::Builder::new().name("pool".to_owned());
+        let keeper = keeper.spawn(move || of_keeper.keep(make.as_ref()));
+        // Without it every launch is as if the pool were empty.
+        let keeper = keeper.inspect_err(|error| tracing::warn!(%error, "no pool")).ok();
+        Self { shared, keeper }
+    }
+
+    /// One that stands for `plan`. Whether or not there is one, more will be made.
+    pub(super) fn take(&self, plan: &Plan) -> Option<Standing> {
+        let mut shelf = self.shared.shelf();
+        let most = self.shared.most;
+        let now = Instant::now();
+        let at = shelf.kinds.iter().position(|ready| ready.plan.stands_for(plan));
+        let mut ready = match at {
+            Some(at) => shelf.kinds.remove(at),
+            None => {
+                let (plan, standing) = (plan.clone(), Vec::new());
+                Ready { plan, standing, wanted: 0, used: now, not_before: now }
+            }
+        };
+        let taken = ready.standing.pop();
+        if taken.is_none() {
+            // More at once than were foreseen.
+            ready.wanted = (ready.wanted * 2).clamp(1, most);
+        }
+        ready.used = now;
+        shelf.kinds.push(ready);
+        shelf.make_room(most);
+        drop(shelf);
+        self.shared.changed.notify_one();
+        taken
+    }
+
+    /// Lets go of kinds that nobody has used for long.
+    pub(super) fn tidy(&self) {
+        let mut shelf = self.shared.shelf();
+        let old = |ready: &mut Ready| ready.used.elapsed() > IDLE;
+        let left: Vec<Ready> = shelf.kinds.extract_if(.., old).collect();
+        drop(shelf);
+        drop(left);
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut shelf = self.shared.shelf();
+        shelf.closed = true;
+        let left = std::mem::take(&mut shelf.kinds);
+        drop(shelf);
+        self.shared.changed.notify_all();
+        drop(left);
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.join();
+        }
+    }
+}
+
+impl Shared {
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        // Every change is one assignment or one push: what is there is whole.
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes what is wanted until the pool is closed.
+    fn keep(&self, make: &Make) {
+        while let Some(plan) = self.next_wanted() {
+            let made = make(plan.clone());
+            let mut shelf = self.shelf();
+            let ready = shelf.kinds.iter_mut().find(|ready| ready.plan.stands_for(&plan));
+            match (made, ready) {
+                (Ok(standing), Some(ready)) => ready.standing.push(standing),
+                (Ok(standing), None) => drop(standing),
+                (Err(error), ready) => {
+                    let environment = plan.environment();
+                    tracing::warn!(environment, %error, "no sandbox could be made ahead");
+                    if let Some(ready) = ready {
+                        ready.not_before = Instant::now() + AGAIN;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for something to make; `None` once the pool is closed.
+    fn next_wanted(&self) -> Option<Plan> {
+        let mut shelf = self.shelf();
+        loop {
+            if shelf.closed {
+                return None;
+            }
+            let now = Instant::now();
+            let lacking =
+                |ready: &&Ready| ready.standing.len() < ready.wanted && ready.not_before <= now;
+            if let Some(ready) = shelf.kinds.iter().rev().find(lacking) {
+                return Some(ready.plan.clone());
+            }
+            shelf = self.changed.wait(shelf).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Shelf {
+    /// The kinds that were used longest ago go first.
+    fn make_room(&mut self, most: usize) {
+        while self.kinds.len() > 1
+            && self.kinds.iter().map(|ready| ready.wanted).sum::<usize>() > most
+        {
+            self.kinds.remove(0);
+        }
+    }
+}
