@@ -68,8 +68,7 @@ impl Sources {
             }
             Err(errno) => errno == Errno::ENOENT,
         };
-        let mutable = |source: &&HostFile| !source.path.starts_with(STORE);
-        bind_sources(plan).map(|(_, source)| source).filter(mutable).any(changed)
+        bind_sources(plan).any(|(at, source)| !at.starts_with(STORE) && changed(source))
     }
 
     fn open_one(&self, source: &HostFile, outside: u32) -> Result<Option<OwnedFd>, StepError> {

@@ -1,0 +1,108 @@
+//! The server as a client has it: lines over a pipe, from the request to the answer.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::contestants::{Contestant, binary, bubblewrap, contestant, spawn};
+use crate::workplace::Workplace;
+
+/// A client with a server of its own.
+pub(crate) struct Client {
+    process: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    asked: u64,
+}
+
+impl Client {
+    pub(crate) fn new(workplace: &Workplace, pool: usize) -> Self {
+        let mut process = Command::new(binary())
+            .arg("--stdio")
+            .env("PROJECT_DIR", workplace.bin())
+            .env("HOME", "/nonexistent")
+            .env("NIX_SANDBOX_POOL", pool.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the server; build it, or name it in NIX_SANDBOX_BIN");
+        let to = process.stdin.take().expect("its input");
+        let from = BufReader::new(process.stdout.take().expect("its output"));
+        let mut client = Self { process, to, from, asked: 0 };
+        let hello = json!({
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "bench", "version": "1"},
+        });
+        client.ask("initialize", &hello);
+        client.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    fn say(&mut self, message: &Value) {
+        let line = format!("{message}\n");
+        self.to.write_all(line.as_bytes()).expect("said");
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.asked += 1;
+        let id = self.asked;
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        loop {
+            let mut line = String::new();
+            assert!(self.from.read_line(&mut line).expect("heard") > 0, "the server has ended");
+            let answer: Value = serde_json::from_str(&line).expect("JSON");
+            if answer["id"] == id {
+                return answer;
+            }
+        }
+    }
+
+    /// Runs code; its text must begin with `expected`.
+    pub(crate) fn run(&mut self, arguments: &Value, expected: &str) {
+        let answer = self.ask("tools/call", &json!({"name": "run", "arguments": arguments}));
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(text.starts_with(expected), "{answer}");
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub(crate) fn contestants(workplace: &Workplace) -> Vec<Contestant<'_>> {
+    let call = |pool, arguments: Value, expected: &'static str| {
+        let mut client = Client::new(workplace, pool);
+        move || client.run(&arguments, expected)
+    };
+    let python = json!({"env": "python", "code": "print(1)"});
+    let shell = json!({"env": "shell", "code": "true"});
+    let session = json!({"env": "python", "code": "1", "session": "bench"});
+    vec![
+        contestant("bubblewrap + python", with_python(workplace)),
+        contestant("run, python, cold", call(0, python.clone(), "1")),
+        contestant("run, python, pool", call(8, python, "1")),
+        contestant("run, shell, cold", call(0, shell.clone(), "[exit 0")),
+        contestant("run, shell, pool", call(8, shell, "[exit 0")),
+        contestant("session call, python", call(8, session, "1")),
+        contestant("bubblewrap", bubblewrap(workplace, 10)),
+    ]
+}
+
+/// What somebody would write who has bubblewrap and Debian's Python.
+fn with_python(_: &Workplace) -> impl FnMut() + Send + use<> {
+    let words = "--unshare-all --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64 \
+        --symlink usr/bin /bin --proc /proc --dev /dev --tmpfs /tmp --die-with-parent --new-session \
+        -- /usr/bin/python3 -c";
+    let mut words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+    words.push("print(1)".to_owned());
+    move || spawn(Command::new("bwrap").args(&words))
+}

@@ -1,0 +1,101 @@
+//! What stays in memory beside a sandbox that sleeps, and of a server that has nothing to do.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use nix_sandbox::backend::{Backend, Handover};
+
+use crate::contestants::{Servers, pipe, plan_of};
+use crate::mcp::Client;
+use crate::workplace::Workplace;
+
+/// KiB.
+pub(crate) struct Memory {
+    /// Proportional set size of our pid 1 beside a sleeping payload.
+    pub(crate) ours: u64,
+    /// Of bubblewrap's two processes.
+    pub(crate) bubblewrap: u64,
+    /// Resident: a server and its launcher that have answered nothing yet.
+    pub(crate) idle_server: u64,
+    /// Their processor time within one second, clock ticks.
+    pub(crate) idle_ticks: u64,
+}
+
+pub(crate) fn measure(workplace: &Workplace, servers: &Servers) -> Memory {
+    let client = Client::new(workplace, 8);
+    let launcher = children(client.pid());
+    let idle_server = std::iter::once(client.pid())
+        .chain(launcher)
+        .map(|pid| field(&format!("/proc/{pid}/smaps_rollup"), "Rss:"))
+        .sum();
+    let before = ticks(client.pid());
+    std::thread::sleep(Duration::from_secs(1));
+    let idle_ticks = ticks(client.pid()) - before;
+    Memory { ours: ours(workplace, servers), bubblewrap: bubblewrap(), idle_server, idle_ticks }
+}
+
+/// A sandbox whose payload never ends.
+fn ours(workplace: &Workplace, servers: &Servers) -> u64 {
+    let plan = plan_of(workplace, 10, &["/project/true", "stay"]);
+    let (report, out, err) = (pipe(), pipe(), pipe());
+    let handover = Handover {
+        stdio: [pipe().0, out.1, err.1],
+        report: report.1,
+        code: None,
+        terminal: None,
+        control: None,
+        workspace: None,
+    };
+    let started = servers.template.start(plan, handover).expect("a sandbox");
+    // Pid 1 says so when every wall stands; then it forks.
+    let _ = nix::unistd::read(&report.0, &mut [0; 4096]).expect("its report");
+    std::thread::sleep(Duration::from_millis(200));
+    let pid = field(&format!("/proc/self/fdinfo/{}", started.pidfd.as_raw_fd()), "Pid:");
+    field(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
+}
+
+fn bubblewrap() -> u64 {
+    let mut process = Command::new("bwrap")
+        .args(["--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink", "usr/lib", "/lib"])
+        .args(["--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--", "/usr/bin/cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("bwrap");
+    std::thread::sleep(Duration::from_millis(200));
+    let outer = process.id();
+    let inner = children(outer);
+    let sum = std::iter::once(outer)
+        .chain(inner)
+        .map(|pid| field(&format!("/proc/{pid}/smaps_rollup"), "Pss:"))
+        .sum();
+    drop(process.stdin.take());
+    let _ = process.wait();
+    sum
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn field(path: &str, key: &str) -> u64 {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or("0");
+    line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+fn ticks(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after = text.rsplit_once(") ").map_or("", |(_, after)| after);
+    after.split(' ').skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+/// Descriptors, threads and resident KiB of this process.
+pub(crate) fn own() -> [u64; 3] {
+    let count = |path| fs::read_dir(path).map_or(0, |entries| entries.count() as u64);
+    let resident = field("/proc/self/smaps_rollup", "Rss:");
+    [count("/proc/self/fd"), count("/proc/self/task"), resident]
+}

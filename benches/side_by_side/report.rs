@@ -1,0 +1,113 @@
+//! The table.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::memory::Memory;
+use crate::throughput::{Endurance, Rate};
+
+type Measured = Vec<(String, Vec<Duration>)>;
+
+pub(crate) struct Report {
+    text: String,
+}
+
+impl Report {
+    pub(crate) fn new(rounds: usize) -> Self {
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split(' ').next().unwrap_or("?").to_owned();
+        let user = if nix::unistd::geteuid().is_root() { "root" } else { "an ordinary user" };
+        let text = format!(
+            "# Performance\n\n\
+             Made by `cargo bench --bench side_by_side -- --write`. All walls on; the contestants of a \
+             table ran in turn, {rounds} rounds, so that what disturbs one disturbs all: compare within \
+             one table. Linux {}, {processors} processors, as {user}, load average {load} at the start.\n",
+            kernel.trim()
+        );
+        Self { text }
+    }
+
+    fn heading(&mut self, title: &str) {
+        self.text.push_str(&format!("\n## {title}\n\n"));
+    }
+
+    pub(crate) fn latency(&mut self, paths: usize, measured: Measured) {
+        self.heading(&format!("One sandbox, a static `true`, a closure of {paths} paths"));
+        self.times(measured, "bubblewrap");
+    }
+
+    pub(crate) fn mcp(&mut self, measured: Measured) {
+        self.heading("Over MCP: from the request to the answer");
+        self.times(measured, "bubblewrap + python");
+    }
+
+    fn times(&mut self, measured: Measured, against: &str) {
+        let medians: Vec<(String, Duration, Duration)> = measured
+            .into_iter()
+            .map(|(name, mut times)| {
+                times.sort_unstable();
+                (name, times[times.len() / 2], times[0])
+            })
+            .collect();
+        let base = medians.iter().find(|(name, ..)| name == against);
+        let base = base.map_or(Duration::ZERO, |(_, median, _)| *median);
+        self.text.push_str(&format!("| | median | least | × {against} |\n|---|---|---|---|\n"));
+        for (name, median, least) in medians {
+            let ratio = median.as_secs_f64() / base.as_secs_f64();
+            self.text.push_str(&format!(
+                "| {name} | {} | {} | {ratio:.3} |\n",
+                millis(median),
+                millis(least)
+            ));
+        }
+    }
+
+    pub(crate) fn throughput(&mut self, rates: Vec<Rate>) {
+        self.heading("Sandboxes per second");
+        self.text.push_str("| | at once | per second | × bubblewrap |\n|---|---|---|---|\n");
+        let base = |at_once| {
+            let found =
+                rates.iter().find(|rate| rate.at_once == at_once && rate.name == "bubblewrap");
+            found.map_or(1.0, |rate| rate.per_second)
+        };
+        for Rate { name, at_once, per_second } in &rates {
+            let ratio = per_second / base(*at_once);
+            self.text.push_str(&format!("| {name} | {at_once} | {per_second:.0} | {ratio:.1} |\n"));
+        }
+    }
+
+    pub(crate) fn memory(&mut self, memory: Memory) {
+        let Memory { ours, bubblewrap, idle_server, idle_ticks } = memory;
+        self.heading("Memory");
+        self.text.push_str(&format!(
+            "| | KiB |\n|---|---|\n\
+             | our pid 1 beside a sleeping payload, proportional | {ours} |\n\
+             | bubblewrap's two processes, proportional | {bubblewrap} |\n\
+             | an idle server and its launcher, resident | {idle_server} |\n\n\
+             The idle server used {idle_ticks} clock ticks of processor time within one second.\n"
+        ));
+    }
+
+    pub(crate) fn endurance(&mut self, endurance: Endurance) {
+        let Endurance { launches, first, last, before, after } = endurance;
+        self.heading(&format!("{launches} sandboxes one after the other"));
+        self.text.push_str(&format!(
+            "The first tenth took {} each, the last {}. Descriptors, threads and resident KiB before: \
+             {before:?}, after: {after:?}.\n",
+            millis(first),
+            millis(last)
+        ));
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1000.0)
+}
