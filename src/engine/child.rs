@@ -552,7 +552,9 @@ impl Child<'_> {
         let filter = filter(access.wearer, access.profile)?;
         let own_filter = self::filter(Wearer::Init, access.profile)?;
         self.report_walls();
-        let watch = self.launch.watch_memory.then(|| watch(self.plan())).flatten();
+        let watch = (self.launch.watch_memory && removal::stands(Part::Watch))
+            .then(|| watch(self.plan()))
+            .flatten();
         let walls = std::mem::take(&mut self.walls);
         Report::Ready { walls }.send(&self.report).at("report", "")?;
         let signals = init::block_signals().at("block signals", "")?;
