@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 BOMB = "x=xxxxxxxx; while :; do x=$x$x; done"
-FORKS = ":(){ :|:& };: ; while :; do :; done"
+FORKS = "bash -c ':(){ :|:& };:'; while :; do :; done"
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
