@@ -85,6 +85,7 @@ impl House for Real {
             outside: outside(&settings),
             proc: ground.proc,
             require: ground.require,
+            scope: Scope::Enter,
         });
         Ok(Examination {
             exit_code: report.exit_code(),

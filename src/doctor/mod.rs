@@ -37,13 +37,15 @@ pub struct Wanted {
     pub proc: ProcMode,
     /// Walls that must stand, besides those that always must.
     pub require: BTreeSet<Wall>,
+    /// Whether a scope of the user's systemd may be entered for a cgroup, as servers do.
+    pub scope: Scope,
 }
 
 impl Wanted {
     /// The defaults.
     #[must_use]
     pub const fn of(outside: Ids) -> Self {
-        Self { outside, proc: ProcMode::Fresh, require: BTreeSet::new() }
+        Self { outside, proc: ProcMode::Fresh, require: BTreeSet::new(), scope: Scope::Never }
     }
 }
 
@@ -92,13 +94,14 @@ const LAUNCH: &str = "launch";
 
 /// Finds out what this host can do. Every check has two seconds; nothing is left behind.
 ///
-/// The caller must have one thread: it forks. Nothing of the caller changes, root included.
+/// The caller must have one thread: it forks. Nothing of the caller changes, root included; but where
+/// a scope may be entered, the program is started once more in it.
 #[must_use]
 pub fn examine(wanted: &Wanted) -> Report {
     let mut host = Host::read();
     let label = Trial::LabelInside.perform(wanted.outside);
     host.apparmor.label_in_userns = label.ok().filter(|label| !label.is_empty());
-    let cgroups = Cgroups::find(wanted.outside, Scope::Never);
+    let cgroups = Cgroups::find(wanted.outside, wanted.scope);
     let launched = live::launch(wanted, cgroups);
     let mut checks = checks::surroundings(&host);
     checks.extend(checks::trials(wanted, &host));

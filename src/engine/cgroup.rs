@@ -32,6 +32,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Pid, Uid, chown};
 
 use super::privilege;
+use super::removal::{self, Part};
 use super::report::StepError;
 use crate::kernel::{self, Cloned, Namespaces};
 use crate::outcome::{Strength, WallReport};
@@ -138,6 +139,9 @@ impl Cgroups {
     /// Why none of them will do.
     pub fn find(outside: Ids, scope: Scope) -> Result<Self, NoCgroup> {
         let tree = Tree::of_this_process()?;
+        if !removal::stands(Part::Cgroup) {
+            return Err(NoCgroup::NotDelegated("it is left out".to_owned()));
+        }
         let mut refused = Vec::new();
         let mut sources: Vec<Source> = vec![Self::beside, Self::below];
         if scope == Scope::Enter {

@@ -616,7 +616,8 @@ impl<'l> Child<'l> {
         let own_filter = self::filter(Wearer::Init, access.profile);
         self.report_walls();
         self.await_order()?;
-        let watch = self.launch.watch_memory.then(|| watch(self.plan())).flatten();
+        let watched = self.launch.watch_memory && removal::stands(Part::Watch);
+        let watch = watched.then(|| watch(self.plan())).flatten();
         let walls = std::mem::take(&mut self.walls);
         let Line::Report(report) = &self.line else {
             return Err(StepError::new("report", "", Errno::ENOTRECOVERABLE));

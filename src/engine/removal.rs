@@ -14,6 +14,10 @@ pub(super) enum Part {
     Seccomp,
     /// Both Landlock domains.
     Landlock,
+    /// A cgroup of its own.
+    Cgroup,
+    /// The watch on memory that stands in for a cgroup.
+    Watch,
 }
 
 #[cfg(not(feature = "wall-removal"))]
@@ -59,6 +63,8 @@ mod switch {
         !match part {
             Part::Seccomp => without("seccomp"),
             Part::Landlock => without("landlock"),
+            Part::Cgroup => without("cgroup"),
+            Part::Watch => without("watch"),
         }
     }
 

@@ -13,9 +13,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::support::{command, processes_with};
 
 const FEW: &str = "[limits]\npids = 64\n";
+const LITTLE: &str = "[limits]\nmemory = \"64M\"\n";
 const SMALL: &str = "[limits]\nworkspace = \"1M\"\nfiles = 64\n";
 const MEMORY: &str = "without a limit it takes the machine's memory";
 const COUNTERS: &str = "without its walls it uses up what the host's other programs need";
+const SECOND: &str = "its second wall is a cgroup, which the host need not have";
 const BOMB: &str = "without a limit of processes it stops the machine";
 
 entries! {
@@ -25,7 +27,7 @@ entries! {
         ", settings: FEW, only_in_a_vm: BOMB;
     res_01_fork_bomb: "RES-01" "res/RES-01-bomb.sh" =>
         "\
-        started\n\
+        processes: at most 100\n\
         [timed_out]\n\
         ", settings: FEW,
         options: &["--timeout", "2"], only_in_a_vm: BOMB;
@@ -33,16 +35,21 @@ entries! {
         "\
         root of the host: False\n\
         threads: 63, then refused\n\
-        ", settings: FEW;
+        ", settings: FEW, only_in_a_vm: SECOND;
     res_03_each_sandbox_has_its_own_count: "RES-03" "res/RES-01.py" =>
         "\
         forked: 63, then EAGAIN\n\
         ", settings: FEW,
         before: Some(fork_elsewhere), only_in_a_vm: BOMB;
+    res_05_memory: "RES-05" "res/RES-05.py" => "[out_of_memory]\n", settings: LITTLE,
+        only_in_a_vm: MEMORY;
+    res_06_many_files_in_memory: "RES-06" "res/RES-06-many.py" => "{[out_of_memory]|held after 3 s: 256 MiB}\n",
+        settings: LITTLE, only_in_a_vm: MEMORY,
+        varies: "without a cgroup they are not seen, as the result says";
     res_06_files_in_memory: "RES-06" "res/RES-06.py" =>
         "\
         ftruncate to 10 GiB: EFBIG\n\
-        fallocate 10 GiB: EFBIG\n\
+        fallocate up to 10 GiB: EFBIG\n\
         write at 10 GiB: EFBIG\n\
         written: 1 MiB, then File too large\n\
         ", settings: SMALL, only_in_a_vm: MEMORY;

@@ -1,5 +1,8 @@
 //! Which wall stops which escape: runs every entry with walls missing and writes
 //! `docs/evidence/walls.md`. Started by `tests/walls`; needs the feature `wall-removal`.
+//!
+//! `walls FILE [MACHINE]` writes the table, with what a machine printed; `walls --in-a-machine` is
+//! what runs there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,14 +12,16 @@ use std::sync::{Mutex, PoisonError};
 #[path = "main.rs"]
 #[allow(dead_code, unused_imports, reason = "what the tests need is not built here")]
 mod escapes;
+mod machine;
 mod remarks;
 
 use escapes::harness::{self, Entry};
 pub(crate) use escapes::support;
+use machine::Machine;
 
 /// The walls that can be left out, with the head of their column. What cannot be is told in the table's
 /// introduction.
-const WALLS: [(&str, &str); 10] = [
+const WALLS: [(&str, &str); 12] = [
     ("seccomp", "seccomp"),
     ("landlock", "Landlock"),
     ("capabilities", "no capabilities"),
@@ -27,13 +32,15 @@ const WALLS: [(&str, &str); 10] = [
     ("keyring", "own keyring"),
     ("network", "own network"),
     ("rlimits", "rlimits"),
+    ("cgroup", "cgroup"),
+    ("watch", "memory watch"),
 ];
 
 /// How many payloads run at once.
 const AT_ONCE: usize = 4;
 
 /// What became of one line of an observation when walls were missing.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Line {
     /// The walls of which each alone stops it.
     stopped_by: BTreeSet<&'static str>,
@@ -42,6 +49,7 @@ struct Line {
 }
 
 /// What one entry showed.
+#[derive(Debug, Clone)]
 enum Row {
     /// The lines that succeed where no wall stands, by their text before the colon.
     Lines(BTreeMap<String, Line>),
@@ -66,7 +74,7 @@ impl Row {
         .flatten()
     }
 
-    /// The walls that stop the line that fewest walls stop; none of the ten, if it has no line.
+    /// The walls that stop the line that fewest walls stop; none of these, if it has no line.
     fn count(&self) -> usize {
         self.lines().map(|(_, line)| line.count()).min().unwrap_or_default()
     }
@@ -94,6 +102,35 @@ impl Row {
 
 fn main() {
     let entries: Vec<&Entry> = escapes::GROUPS.iter().copied().flatten().collect();
+    let unknown = remarks::unknown(&entries);
+    assert!(unknown.is_empty(), "reasons are given for what is not there: {unknown:?}");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--in-a-machine"] => in_a_machine(&entries),
+        [table] => write(table, &entries, &Machine::default()),
+        [table, machine] => {
+            write(
+                table,
+                &entries,
+                &Machine::read(&std::fs::read_to_string(machine).expect("machine")),
+            );
+        }
+        _ => panic!("usage: walls TABLE [MACHINE], or walls --in-a-machine"),
+    }
+}
+
+/// Runs what must not be run elsewhere, one after the other, and prints what it showed.
+#[allow(clippy::print_stdout, reason = "it is read from there")]
+fn in_a_machine(entries: &[&Entry]) {
+    println!("{}", machine::tell_kernel(&kernel()));
+    for entry in entries.iter().filter(|entry| !entry.only_in_a_vm.is_empty()) {
+        assert!(entry.can_run(), "this machine cannot run {}", entry.name);
+        println!("{}", machine::tell(entry.name, &examine(entry)));
+    }
+}
+
+/// Runs what may be run here, adds what the machine showed, and writes the table.
+fn write(path: &str, entries: &[&Entry], machine: &Machine) {
     let lacking: Vec<_> = entries.iter().filter(|entry| !entry.can_run()).map(|e| e.name).collect();
     assert!(lacking.is_empty(), "this host cannot run {lacking:?}");
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
@@ -102,7 +139,7 @@ fn main() {
             scope.spawn(|| {
                 while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let started = std::time::Instant::now();
-                    let row = examine(entry);
+                    let row = row(entry, machine);
                     rows.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.name, row);
                     eprintln!("{} ({:.1} s)", entry.name, started.elapsed().as_secs_f64());
                 }
@@ -110,17 +147,29 @@ fn main() {
         }
     });
     let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+    std::fs::write(path, table(entries, &rows, machine)).expect("write the table");
     let unexplained: Vec<_> = entries
         .iter()
-        .filter(|entry| rows[entry.name].count() < 2)
-        .filter(|entry| remarks::of(entry).is_empty() && entry.only_in_a_vm.is_empty())
+        .filter(|entry| matches!(rows[entry.name], Row::Lines(_)))
+        .filter(|entry| rows[entry.name].count() < 2 && remarks::of(entry).is_empty())
         .map(|entry| format!("{} ({})", entry.name, rows[entry.name].count()))
         .collect();
-    let unknown = remarks::unknown(&entries);
-    let path = std::env::args().nth(1).expect("usage: walls FILE");
-    std::fs::write(path, table(&entries, &rows)).expect("write the table");
     assert!(unexplained.is_empty(), "no reason is given for {}", unexplained.join(", "));
-    assert!(unknown.is_empty(), "reasons are given for what is not there: {unknown:?}");
+}
+
+/// What an entry showed here, or in the machine.
+fn row(entry: &Entry, machine: &Machine) -> Row {
+    if entry.only_in_a_vm.is_empty() {
+        return examine(entry);
+    }
+    machine.rows.get(entry.name).cloned().unwrap_or(Row::OnlyInAVm)
+}
+
+/// This kernel, by its release and the version of its Landlock.
+fn kernel() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let abi = nix_sandbox::kernel::landlock_abi().map_or("none".to_owned(), |abi| abi.to_string());
+    format!("Linux {} (Landlock ABI {abi})", release.trim())
 }
 
 /// Runs an entry with all walls, with none, with each alone, and without each.
@@ -131,9 +180,6 @@ fn examine(entry: &Entry) -> Row {
     let whole = observe(entry, "");
     let wrong = harness::differences(entry.expected, &whole);
     assert!(wrong.is_empty(), "{} is not right with all walls: {wrong:?}", entry.name);
-    if !entry.only_in_a_vm.is_empty() {
-        return Row::OnlyInAVm;
-    }
     let names = || WALLS.iter().map(|(name, _)| *name);
     let without = |removed: Vec<&str>| succeeded(&whole, &observe(entry, &removed.join(",")));
     let mut lines: BTreeMap<String, Line> =
@@ -203,34 +249,35 @@ fn refused(answer: &str) -> bool {
         || answer.starts_with('[')
 }
 
-fn table(entries: &[&Entry], rows: &BTreeMap<&str, Row>) -> String {
+fn table(entries: &[&Entry], rows: &BTreeMap<&str, Row>, machine: &Machine) -> String {
     let run = rows.values().filter(|row| matches!(row, Row::Lines(_))).count();
     let open: Vec<&Row> = rows.values().filter(|row| row.lines().next().is_some()).collect();
     let twice = open.iter().filter(|row| row.count() >= 2).count();
     let attempts: Vec<&Line> = open.iter().flat_map(|row| row.lines()).map(|(_, l)| l).collect();
     let attempts_twice = attempts.iter().filter(|line| line.count() >= 2).count();
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let abi = nix_sandbox::kernel::landlock_abi().map_or("none".to_owned(), |abi| abi.to_string());
     let percent = |part: usize, whole: usize| (part * 100).checked_div(whole).unwrap_or_default();
     let mut text = format!(
         "# Which wall stops what\n\n\
-         Generated by `tests/walls` on Linux {} (Landlock ABI {abi}), started by {}; do not edit. Each line is\n\
+         Generated by `tests/walls` on {}, started by {}; do not edit. Each line is\n\
          an entry of [`tests/escapes`](../../tests/escapes/README.md): what it tries is told there, and so is\n\
-         what is right.\n\n\
-         Every payload was run with all walls, with none of the ten below, with each of them alone, and\n\
+         what is right. Those marked *VM* could harm the machine: they were run on {},\n\
+         in a virtual one (`tests/vm`), the only one with cgroups.\n\n\
+         Every payload was run with all walls, with none of those below, with each of them alone, and\n\
          without each of them. *stops*: this wall alone is enough. *part*: for some of what the payload\n\
          tries. *needed*: when just this wall is missing, something succeeds. *walls*: how many stop the\n\
          attempt that fewest stop; two, where no single wall is needed, but several work together.\n\n\
          What cannot be taken away, because nothing would be left of a sandbox: the user, PID, mount, IPC,\n\
          UTS and cgroup namespaces, a file tree of its own, no uid of root's on the host, no_new_privs,\n\
-         closed descriptors, a cleared environment. *always*: these alone stop it.\n\n\
+         closed descriptors, a cleared environment. *always*: these alone stop it. The memory watch stands\n\
+         where no cgroup does, so without the cgroup it is there.\n\n\
          | | entries | attempts in them |\n|---|---|---|\n\
          | all | {} | |\n\
          | run with walls missing | {run} | |\n\
-         | something succeeds where none of the ten stands | {} | {} |\n\
+         | something succeeds where none of these walls stands | {} | {} |\n\
          | of these, stopped by two walls or more | {twice} ({} %) | {attempts_twice} ({} %) |\n\n",
-        kernel.trim(),
+        kernel(),
         if support::is_root() { "root" } else { "an ordinary user" },
+        if machine.kernel.is_empty() { "no other" } else { &machine.kernel },
         entries.len(),
         open.len(),
         attempts.len(),
@@ -255,6 +302,8 @@ fn table(entries: &[&Entry], rows: &BTreeMap<&str, Row>) -> String {
         };
         let weak = row.weak();
         let remark = if weak.is_empty() { reason } else { format!("{weak}: {reason}") };
+        let in_a_vm = matches!(row, Row::Lines(_)) && !entry.only_in_a_vm.is_empty();
+        let remark = if in_a_vm { format!("VM. {remark}") } else { remark };
         let _ = writeln!(text, "| {} | {} | {number} | {remark} |", entry.name, cells.join(" | "));
     }
     text

@@ -34,6 +34,6 @@ def fill():
             return
 
 
-while len(full) < 10_000 and (answer := attempt(fill)) == "ok":
+while len(full) < 3000 and (answer := attempt(fill)) == "ok":
     pass
 show("full sockets", f"{'fewer' if len(full) < 2048 else 'more'} than 2048, then {answer}")
