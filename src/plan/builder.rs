@@ -39,6 +39,15 @@ pub enum PlanError {
     /// The payload would be root inside, which no step needs.
     #[error("a sandbox never runs as uid 0, inside neither")]
     InsideRoot,
+    /// An id that for the kernel is none: a call that shall set it leaves the old one (setresuid(2)).
+    #[error("{} is no id of a user or group", u32::MAX)]
+    NoId,
+    /// Memory without a size, which for the kernel is memory without a limit (tmpfs(5)).
+    #[error("writable memory at {0:?} needs a size and a number of files above 0")]
+    Unlimited(PathBuf),
+    /// Permission bits that are none, or that change who somebody is.
+    #[error("{0:?} cannot have the mode {1:o}; the highest is 1777")]
+    Mode(PathBuf, u32),
     /// No program.
     #[error("there is no command to run")]
     NoCommand,
@@ -97,6 +106,9 @@ impl PlanBuilder {
         if inside.uid == 0 {
             return Err(PlanError::InsideRoot);
         }
+        if [inside.uid, inside.gid, outside.uid, outside.gid].contains(&u32::MAX) {
+            return Err(PlanError::NoId);
+        }
         let fits = (1..=64).contains(&hostname.len());
         if !fits || !hostname.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
             return Err(PlanError::Hostname(hostname.clone()));
@@ -145,6 +157,7 @@ fn check_kind(at: &Path, kind: &MountKind) -> Result<(), PlanError> {
     match kind {
         MountKind::Proc => same_place(at, "/proc"),
         MountKind::Outputs => same_place(at, OUTPUTS),
+        MountKind::Devices { shm: 0 } => Err(PlanError::Unlimited(at.to_owned())),
         MountKind::Devices { .. } => same_place(at, "/dev"),
         _ if made_here("/proc")
             || made_here("/dev")
@@ -153,17 +166,24 @@ fn check_kind(at: &Path, kind: &MountKind) -> Result<(), PlanError> {
         {
             Err(PlanError::Reserved(at.to_owned()))
         }
-        MountKind::Tmpfs { .. } => {
-            if WRITABLE.iter().any(|place| at == Path::new(place)) {
-                Ok(())
-            } else {
-                Err(PlanError::Writable(at.to_owned()))
-            }
-        }
+        MountKind::Tmpfs { size, inodes, mode } => check_tmpfs(at, *size, *inodes, *mode),
         MountKind::Bind { source } => check_source(&source.path),
         MountKind::Symlink { target } => no_nul(target),
         MountKind::File { .. } | MountKind::Code | MountKind::Directory => Ok(()),
     }
+}
+
+fn check_tmpfs(at: &Path, size: u64, inodes: u64, mode: u32) -> Result<(), PlanError> {
+    if !WRITABLE.iter().any(|place| at == Path::new(place)) {
+        return Err(PlanError::Writable(at.to_owned()));
+    }
+    if size == 0 || inodes == 0 {
+        return Err(PlanError::Unlimited(at.to_owned()));
+    }
+    if mode > 0o1777 {
+        return Err(PlanError::Mode(at.to_owned(), mode));
+    }
+    Ok(())
 }
 
 fn same_place(at: &Path, place: &str) -> Result<(), PlanError> {
@@ -312,6 +332,23 @@ mod tests {
         let mut root = builder(vec![]);
         root.identity.inside = Ids { uid: 0, gid: 1 };
         assert_eq!(root.build().expect_err("root"), PlanError::InsideRoot);
+    }
+
+    #[test]
+    fn what_the_kernel_takes_for_leave_it_or_no_limit_is_refused() {
+        for at in 0..4 {
+            let mut unset = builder(vec![]);
+            let Identity { inside, outside, .. } = &mut unset.identity;
+            *[&mut inside.uid, &mut inside.gid, &mut outside.uid, &mut outside.gid][at] = u32::MAX;
+            assert_eq!(unset.build().expect_err("-1"), PlanError::NoId);
+        }
+        let unlimited = |at: &str| PlanError::Unlimited(PathBuf::from(at));
+        let tmpfs = |size, inodes, mode| MountKind::Tmpfs { size, inodes, mode };
+        assert_eq!(refused("/tmp", tmpfs(0, 64, 0o755)), unlimited("/tmp"));
+        assert_eq!(refused("/workspace", tmpfs(1 << 20, 0, 0o755)), unlimited("/workspace"));
+        assert_eq!(refused("/dev", MountKind::Devices { shm: 0 }), unlimited("/dev"));
+        let mode = PlanError::Mode(PathBuf::from("/tmp"), 0o4755);
+        assert_eq!(refused("/tmp", tmpfs(1 << 20, 64, 0o4755)), mode);
     }
 
     #[test]
