@@ -241,7 +241,7 @@ struct Head {
     watch_memory: bool,
     workspace: bool,
     /// For each bind, whether a detached mount is passed.
-    passed: usize,
+    passed: Vec<bool>,
 }
 
 type Answer = Result<(), StepError>;
@@ -256,7 +256,7 @@ fn send(socket: &OwnedFd, launch: &Launch) -> Result<(), LauncherError> {
         cgroup: launch.cgroup.is_some(),
         watch_memory: launch.watch_memory,
         workspace: launch.workspace.is_some(),
-        passed: launch.sources.len(),
+        passed: launch.sources.iter().map(Option::is_some).collect(),
     };
     let head = serde_json::to_vec(&head).map_err(|error| LauncherError::Gone(error.to_string()))?;
     let mut fds = vec![plan.as_fd(), launch.report.as_fd()];
@@ -384,15 +384,17 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<Launch>, StepError> {
         return Ok(None);
     };
     let head: Head = serde_json::from_slice(&bytes).map_err(|_| step(Errno::EPROTO))?;
-    let mut sources = Vec::with_capacity(head.passed.min(4096));
-    while sources.len() < head.passed {
+    let mut passed = Vec::new();
+    while passed.len() < head.passed.iter().filter(|passed| **passed).count() {
         let (_, batch) =
             kernel::receive_message(socket).map_err(step)?.ok_or(step(Errno::EPIPE))?;
         if batch.is_empty() {
             return Err(step(Errno::EMFILE));
         }
-        sources.extend(batch.into_iter().map(Some));
+        passed.extend(batch);
     }
+    let mut passed = passed.into_iter();
+    let sources = head.passed.iter().map(|is| if *is { passed.next() } else { None }).collect();
     let mut fds = fds.into_iter();
     let mut next = || fds.next().ok_or(step(Errno::EMFILE));
     let plan = std::fs::File::from(next()?);

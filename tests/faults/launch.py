@@ -31,13 +31,13 @@ ERRNOS = {
     "recvmsg": "ECONNRESET ENOMEM EINTR", "poll": "EINTR ENOMEM", "ppoll": "EINTR ENOMEM", "epoll_wait": "EINTR", "mmap": "ENOMEM EPERM",
     "mprotect": "ENOMEM EACCES", "memfd_create": "EMFILE ENOMEM", "wait4": "ECHILD EINTR", "waitid": "ECHILD EINTR",
     "pidfd_open": "EMFILE ENOSYS EPERM", "pidfd_send_signal": "ESRCH EPERM ENOSYS", "close_range": "ENOSYS EMFILE", "ioctl": "ENOTTY EPERM ENODEV",
-    "close": "EIO EINTR", "pivot_root": "EINVAL EPERM", "umount2": "EBUSY EINVAL", "sethostname": "EPERM", "signalfd4": "EMFILE ENOMEM",
+    "pivot_root": "EINVAL EPERM", "umount2": "EBUSY EINVAL", "sethostname": "EPERM", "signalfd4": "EMFILE ENOMEM",
     "personality": "EINVAL", "fchdir": "EACCES", "chdir": "EACCES ENOENT", "brk": "ENOMEM", "lseek": "ESPIPE", "getdents64": "ENOENT EIO",
     "kill": "ESRCH EPERM", "setsid": "EPERM", "accept4": "EMFILE", "epoll_create1": "EMFILE ENOMEM", "epoll_ctl": "ENOMEM ENOSPC",
 }
 
-# They cannot fail, or cannot be made to look as if.
-NEVER = set("exit exit_group rt_sigreturn restart_syscall futex set_tid_address set_robust_list rseq arch_prctl getpid gettid getuid geteuid getgid getegid umask getrusage sched_yield sigaltstack rt_sigprocmask rt_sigaction sched_getaffinity".split())
+# They cannot fail, or strace cannot make it look so: close(2) closes whatever it answers, and strace does not call it.
+NEVER = set("close exit exit_group rt_sigreturn restart_syscall futex set_tid_address set_robust_list rseq arch_prctl getpid gettid getuid geteuid getgid getegid umask getrusage sched_yield sigaltstack rt_sigprocmask rt_sigaction sched_getaffinity".split())
 
 # What the payload says of its walls; it fails if it cannot.
 SAYS = ["grep", "-hE", "^(Uid|Gid|Groups|Cap|NoNew|Seccomp:|[0-9]+$|Max (core|processes|open|locked|pending))", "/proc/self/status", "/proc/sys/user/max_user_namespaces", "/proc/self/limits"]
@@ -60,9 +60,16 @@ def calls(words, environment, **options):
 def table(counts):
     """All faults: (call, which one, errno)."""
     for call, number in sorted(counts.items()):
-        for which in range(2 if call == "execve" else 1, number + 1):
+        # The first execve is strace's own; the first brk asks where the heap is, and is always told.
+        for which in range(2 if call in ("execve", "brk") else 1, number + 1):
             for errno in ERRNOS.get(call, "EPERM EIO ENOMEM").split():
                 yield call, which, errno
+
+
+def always(fault):
+    """What was once borne in silence is tried with every change."""
+    call, _, errno = fault
+    return (call, errno) in {("prctl", "EINVAL"), ("openat", "ENOENT")}
 
 
 def inject(fault):
@@ -107,6 +114,9 @@ class Launches:
             if ending == {"kind": "exited", "code": 0}:
                 return "silent", f"the payload saw {text!r}, and nothing says why"
             return "the payload failed", None
+        if done.returncode == 125 and not words and fault[:2] == ("write", 1):
+            # Every process's first write fails: pid 1's, and the one that tells of it.
+            return "told by the exit code", None
         if done.returncode == 125 and words.startswith("nix-sandbox-mcp: ") and len(words) > 30:
             return "told as an error", None
         if done.returncode == 127 and "error while loading shared libraries" in words or done.returncode in (127, -6, 134, -11, 139) and fault[0] in ("mmap", "brk", "mprotect", "read", "openat", "close", "pread64", "newfstatat"):
@@ -195,5 +205,5 @@ def clear(text):
 def kill(pid):
     try:
         os.kill(pid, 9)
-    except ProcessLookupError:
-        pass
+    except (ProcessLookupError, PermissionError):
+        pass  # it has gone, or is not ours to kill and dies with its server

@@ -284,6 +284,19 @@ def tmp_is_read_only(place):
     return "a command and a server"
 
 
+def root_of_a_container(place):
+    """Root who may not mount, as a container's: pid 1 opens the sources that he cannot."""
+    private(place)
+    wrapper = ["setpriv", "--inh-caps=-sys_admin", "--bounding-set=-sys_admin"]
+    assert place.exec("echo", "42", wrapper=wrapper) == "42\n"
+    with place.client(wrapper=wrapper) as client:
+        works(client)
+        assert client.run("n=5; echo $n", **SESSION).startswith("5\n[exit 0")
+        client.run("exit", **SESSION)
+        rests(client)
+    return "a command, a run and a session"
+
+
 def private(place):
     if os.geteuid() != 0:
         raise Lacks("root")
@@ -373,7 +386,7 @@ def store(place, base):
 
 
 TESTS = [half_a_line, a_pipe_that_closes_in_mid_reply, pipelined_10000, cancelled_at_every_stage, signals, no_descriptors,
-         no_memory_for_us, no_processes, a_full_disk, tmp_is_read_only, clocks_jump, a_path_that_vanishes]
+         no_memory_for_us, no_processes, a_full_disk, tmp_is_read_only, root_of_a_container, clocks_jump, a_path_that_vanishes]
 
 
 def names():
