@@ -62,8 +62,10 @@ pub fn cli_args(bytes: &[u8]) {
     let words: Vec<OsString> =
         bytes.split(|byte| *byte == b'\n').map(|word| OsString::from_vec(word.to_vec())).collect();
     let line = [vec!["nix-sandbox-mcp".into()], words.clone()].concat();
-    if let Err(error) = crate::cli::exec_command(line) {
-        a_reason(&error.to_string(), bytes);
+    match crate::cli::exec_command(line) {
+        // Help is as long as it is.
+        Err(error) if error.use_stderr() => a_reason(&error.to_string(), bytes),
+        _ => {}
     }
     let line = [vec!["nix-sandbox-mcp".into(), "exec".into(), "--".into()], words.clone()].concat();
     let command = crate::cli::exec_command(line).expect("any words are a command");

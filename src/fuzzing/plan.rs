@@ -138,7 +138,10 @@ fn builder(dice: &mut Dice<'_>) -> PlanBuilder {
         },
         command: Command {
             arguments,
-            variables: BTreeMap::from([(dice.text(), dice.text())]),
+            variables: BTreeMap::from([(
+                if usual { "A".into() } else { dice.text() },
+                dice.text(),
+            )]),
             directory: if usual { PathBuf::from("/workspace") } else { place(dice) },
         },
     }
@@ -191,6 +194,7 @@ fn nevers(plan: &Plan) {
     }
     let Command { arguments, variables, directory } = plan.command();
     assert!(!arguments.is_empty() && !arguments[0].is_empty() && is_plain(directory));
+    assert!(!variables.keys().any(|name| name.is_empty() || name.as_bytes().contains(&b'=')));
     let words = arguments.iter().chain(variables.keys()).chain(variables.values());
     assert!(words.into_iter().all(|word| !word.as_bytes().contains(&0)));
 }

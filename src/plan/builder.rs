@@ -1,7 +1,7 @@
 //! The only way to a [`Plan`], and what it refuses.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -54,6 +54,9 @@ pub enum PlanError {
     /// A NUL byte, which no argument, variable or path can hold.
     #[error("{0} contains a NUL byte")]
     Nul(&'static str),
+    /// What execve(2) would pass on as the name of another variable, or of none.
+    #[error("{0:?} is no name of an environment variable")]
+    Variable(OsString),
     /// A hostname the kernel would refuse or a program would trip over.
     #[error("{0:?} is no hostname")]
     Hostname(String),
@@ -126,6 +129,10 @@ impl PlanBuilder {
         }
         if variables.iter().any(|(name, value)| has_nul(name) || has_nul(value)) {
             return Err(PlanError::Nul("an environment variable"));
+        }
+        let odd = |name: &&OsString| name.is_empty() || name.as_bytes().contains(&b'=');
+        if let Some(name) = variables.keys().find(odd) {
+            return Err(PlanError::Variable(name.clone()));
         }
         check_place(directory)
     }
@@ -332,6 +339,15 @@ mod tests {
         let mut root = builder(vec![]);
         root.identity.inside = Ids { uid: 0, gid: 1 };
         assert_eq!(root.build().expect_err("root"), PlanError::InsideRoot);
+    }
+
+    #[test]
+    fn a_variable_has_a_name_that_ends_where_its_value_begins() {
+        for name in ["", "A=B", "="] {
+            let mut odd = builder(vec![]);
+            odd.command.variables.insert(name.into(), "x=y".into());
+            assert_eq!(odd.build().expect_err(name), PlanError::Variable(name.into()));
+        }
     }
 
     #[test]

@@ -102,7 +102,7 @@ class Launches:
         except subprocess.TimeoutExpired:
             return "hang", f"it hangs for {PATIENCE} s"
         words = done.stderr.decode(errors="replace").strip()
-        if "panicked at" in words and "rust" not in words.split("panicked at")[1][:60]:
+        if ours(words):
             return "panic", words
         said = self.said(done)
         if said:
@@ -151,7 +151,7 @@ class Servers:
         """Two runs, and a session of two calls; what is not as without faults."""
         odd = []
         for code, right, session in [("echo $((6 * 7))", "42\n", {}), ("n=5", "", {"session": "s"}), ("echo $n", "5\n", {"session": "s"}), ("echo 43", "43\n", {})]:
-            text = text_of(client.start(code, **session)[1].result(PATIENCE))
+            text = text_of(client.start(code, timeout=5, **session)[1].result(PATIENCE))
             if not text.startswith(right + "[exit 0 · "):
                 odd.append(text)
         return odd
@@ -167,6 +167,8 @@ class Servers:
             odd += self.talk(client)
             client.hang_up()
             client.process.wait(PATIENCE)
+            log.seek(0)
+            words = log.read()
         except (Gone, BrokenPipeError):
             client.process.wait(PATIENCE)
             log.seek(0)
@@ -185,6 +187,8 @@ class Servers:
                 kill(pid)
             client.process.wait()
             log.close()
+        if ours(words):
+            return "panic", words[-600:]
         unclear = [text for text in odd if not clear(text)]
         if unclear:
             return "unclear", unclear[0]
@@ -194,10 +198,15 @@ class Servers:
         return " ".join([*inject(fault), self.program, "--stdio"])
 
 
+def ours(words):
+    """Whether a panic is told that is ours: not of the language's start, nor of a library that cannot say it otherwise."""
+    return any(" src/" in place[:5] for place in words.split("panicked at")[1:])
+
+
 def clear(text):
     """Whether a model learns what happened: an error sentence, or how its own program ended."""
-    # After a session's state was lost, the second call echoes nothing.
-    if text.startswith("sandbox error (host): ") or re.search(r"\[(exit|killed|could not start|out of memory|ended)[^\n]*\]$", text):
+    # What hits the payload ends it as it likes; after a session's state was lost, the second call echoes nothing.
+    if text.startswith("sandbox error (host): ") or re.search(r"\[(exit|killed|timed out|could not start|out of memory|ended)[^\n]*\]$", text):
         return True
     return text.startswith("sandbox error (internal): ") and re.search(r": E[A-Z0-9]+", text) is not None
 
