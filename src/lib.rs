@@ -53,6 +53,9 @@ pub mod cli;
 pub mod doctor;
 pub mod engine;
 pub mod environment;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gallery;
 pub mod kernel;
 pub mod log;

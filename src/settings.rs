@@ -482,9 +482,14 @@ fn read_file(lookup: Lookup<'_>, euid: u32) -> Result<File, SettingsError> {
     // It can name walls and secrets: nobody else may have written it.
     let bytes = source::read_small(path, true, MAX_FILE, euid)
         .map_err(|error| refused(format!("cannot be used: {error}")))?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| refused("is no UTF-8 text".to_owned()))?;
-    let file: File = toml::from_str(text).map_err(|error| refused(in_line(text, &error)))?;
-    let refused = |problem: String| refused(format!("cannot be used: {problem}"));
+    parse_file(&bytes).map_err(refused)
+}
+
+/// What a settings file says, or what is wrong with it.
+fn parse_file(bytes: &[u8]) -> Result<File, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "is no UTF-8 text".to_owned())?;
+    let file: File = toml::from_str(text).map_err(|error| in_line(text, &error))?;
+    let refused = |problem: String| format!("cannot be used: {problem}");
     file.limits.apply(&mut Limits::default()).map_err(|error| refused(error.to_string()))?;
     for name in &file.inherit_env {
         if !is_variable(name) {
@@ -495,6 +500,12 @@ fn read_file(lookup: Lookup<'_>, euid: u32) -> Result<File, SettingsError> {
         }
     }
     Ok(file)
+}
+
+/// The limits and the variables that a settings file gives, for the fuzzers.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn judge(bytes: &[u8]) -> Result<(LimitOverrides, Vec<String>), String> {
+    parse_file(bytes).map(|file| (file.limits, file.inherit_env))
 }
 
 /// What is wrong with a TOML text: the line's number, the line, the reason.

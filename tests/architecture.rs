@@ -74,7 +74,7 @@ fn floor(path: &Path) -> String {
 }
 
 /// For each floor, the floors that it may name, besides itself.
-const MAY_NAME: [(&str, &[&str]); 22] = [
+const MAY_NAME: [(&str, &[&str]); 23] = [
     ("log", &[]),
     ("audit", &["log", "outcome", "plan", "request"]),
     ("policy", &[]),
@@ -141,6 +141,22 @@ const MAY_NAME: [(&str, &[&str]); 22] = [
         ],
     ),
     ("cli", &["runner", "request", "outcome", "plan", "doctor", "environment", "settings"]),
+    (
+        "fuzzing",
+        &[
+            "cli",
+            "engine",
+            "environment",
+            "mcp",
+            "outcome",
+            "plan",
+            "policy",
+            "request",
+            "runner",
+            "session",
+            "settings",
+        ],
+    ),
     ("lib", &[]),
     (
         "main",

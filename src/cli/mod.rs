@@ -235,6 +235,15 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The command that a command line gives to `exec`, if it is one that can be, for the fuzzers.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn exec_command(arguments: Vec<OsString>) -> Result<Option<Vec<OsString>>, clap::Error> {
+    Ok(match Arguments::try_parse_from(arguments)?.command {
+        Some(Command::Exec(exec)) => Some(exec.command),
+        _ => None,
+    })
+}
+
 /// Does what the command line says. `arguments` start with the program's name.
 ///
 /// For a process with one thread: `exec` takes its signals, and a one-shot launch clones it.

@@ -373,8 +373,8 @@ impl<'l> Child<'l> {
     fn bind(&self, at: &Path, source: &HostFile, number: usize) -> Done {
         let shown = source.path.display();
         let tree = match self.launch.sources.get(number) {
-            Some(Some(passed)) => passed.try_clone().at("mount", &shown)?,
-            _ => open_source(source)?,
+            Some(passed) => passed.try_clone().at("mount", &shown)?,
+            None => open_source(source)?,
         };
         kernel::set_attributes(tree.as_fd(), removal::attributes(SHOWN), true)
             .at("mount read-only", &shown)?;

@@ -35,8 +35,8 @@ pub struct Launch {
     pub plan: Plan,
     /// What the payload gets, now or later.
     pub begin: Begin,
-    /// Detached mounts for the plan's binds, by their order; see [`super::sources`].
-    pub sources: Vec<Option<OwnedFd>>,
+    /// Detached mounts for all of the plan's binds, by their order, or none; see [`super::sources`].
+    pub sources: Vec<OwnedFd>,
     /// The cgroup that pid 1 is born in; see [`super::cgroup`].
     pub cgroup: Option<OwnedFd>,
     /// Whether pid 1 watches over the memory limit, because no cgroup does.
@@ -312,7 +312,7 @@ struct Head {
     cgroup: bool,
     start: Option<start::Head>,
     watch_memory: bool,
-    /// For each bind, whether a detached mount is passed.
+    /// How many detached mounts are passed.
     passed: usize,
 }
 
@@ -333,7 +333,7 @@ fn send(socket: &OwnedFd, launch: &Launch, task: Task) -> Result<(), LauncherErr
         [plan.as_fd()].into_iter().chain(cgroup.iter().map(AsFd::as_fd)).chain(begin).collect();
     let unreached = |errno: Errno| gone(&format!("cannot be reached: {}", errno.desc()));
     kernel::send_message(socket.as_fd(), &head, &fds).map_err(unreached)?;
-    let sources: Vec<BorrowedFd<'_>> = sources.iter().flatten().map(AsFd::as_fd).collect();
+    let sources: Vec<BorrowedFd<'_>> = sources.iter().map(AsFd::as_fd).collect();
     for batch in sources.chunks(kernel::MESSAGE_DESCRIPTORS) {
         kernel::send_message(socket.as_fd(), b"sources", batch).map_err(unreached)?;
     }
@@ -507,7 +507,7 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<(Task, Launch)>, StepError> 
         if batch.is_empty() {
             return Err(step(Errno::EMFILE));
         }
-        sources.extend(batch.into_iter().map(Some));
+        sources.extend(batch);
     }
     let mut fds = fds.into_iter();
     let mut next = || fds.next().ok_or(step(Errno::EMFILE));

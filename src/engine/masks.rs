@@ -123,8 +123,10 @@ impl NamespaceLimits {
             let path = format!("/proc/sys/user/{name}");
             match File::options().write(true).open(&path) {
                 Ok(file) => opened.push((file, value)),
-                // A kernel built without inotify; user namespaces it has, or we were not here.
-                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+                // A kernel built without inotify. User namespaces it has, or we were not here.
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ENOENT)
+                        && name != "max_user_namespaces" => {}
                 Err(error) => return Err(error).at("open", path),
             }
         }

@@ -51,12 +51,14 @@ impl Sources {
     ///
     /// # Errors
     /// A source that is gone, was replaced, or that the payload could not read.
-    pub fn open(&self, plan: &Plan) -> Result<Vec<Option<OwnedFd>>, StepError> {
+    pub fn open(&self, plan: &Plan) -> Result<Vec<OwnedFd>, StepError> {
         if !Uid::effective().is_root() {
             return Ok(Vec::new());
         }
         let outside = plan.identity().outside.uid;
-        bind_sources(plan).map(|(_, source)| self.open_one(source, outside)).collect()
+        let opened = bind_sources(plan).map(|(_, source)| self.open_one(source, outside));
+        // A root who may not mount (a container's): pid 1 opens them as any user would.
+        Ok(opened.collect::<Result<Option<_>, _>>()?.unwrap_or_default())
     }
 
     /// Whether a path leads elsewhere than when it was checked. Store paths never change.
@@ -83,7 +85,6 @@ impl Sources {
         }
         let tree = match kernel::clone_tree(file.as_fd(), Path::new(""), true) {
             Ok(tree) => tree,
-            // A root without CAP_SYS_ADMIN (a container): pid 1 opens it as any user would.
             Err(Errno::EPERM) => return Ok(None),
             Err(errno) => return Err(StepError::new("mount", &shown, errno)),
         };

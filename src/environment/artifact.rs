@@ -257,6 +257,14 @@ impl Artifact {
     }
 }
 
+/// The name and the limits that a `metadata.json` gives, for the fuzzers.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn judge(text: &[u8]) -> Result<(String, LimitOverrides), String> {
+    let metadata = Metadata::parse(text)?;
+    let limits = metadata.check()?;
+    Ok((metadata.name, limits))
+}
+
 impl Metadata {
     fn parse(text: &[u8]) -> Result<Self, String> {
         // First as any JSON: that bounds the depth of unknown fields too, and a list of values in

@@ -206,14 +206,19 @@ pub fn set_affinity_all() -> nix::Result<()> {
 /// # Errors
 /// `EPERM` without `CAP_SETPCAP`.
 pub fn drop_bounding_set() -> nix::Result<()> {
-    for capability in 0..=63 as libc::c_ulong {
+    let ask = |what: libc::c_int, capability: libc::c_ulong| {
         // SAFETY: integers only; the unused arguments are 0 as prctl(2) demands.
-        let result = check(libc::c_long::from(unsafe {
-            libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0)
-        }));
-        match result {
-            // EINVAL: the kernel has no capability of this number, nor any above it.
-            Err(Errno::EINVAL) => return Ok(()),
+        check(libc::c_long::from(unsafe { libc::prctl(what, capability, 0, 0, 0) }))
+    };
+    for capability in 0..=63 as libc::c_ulong {
+        match ask(libc::PR_CAPBSET_DROP, capability) {
+            // The kernel has no capability of this number, nor any above it; or it says so.
+            Err(Errno::EINVAL) => {
+                return match ask(libc::PR_CAPBSET_READ, capability) {
+                    Ok(1) => Err(Errno::EINVAL),
+                    _ => Ok(()),
+                };
+            }
             other => other?,
         };
     }

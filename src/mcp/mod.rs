@@ -77,3 +77,17 @@ pub fn serve(door: Arc<dyn Door>, options: Options) -> Result<(), ServeError> {
     runtime.shutdown_timeout(LAST);
     served
 }
+
+/// Serves one client over two pipes, as [`serve`] does over the standard streams, for the fuzzers.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn serve_over(
+    door: Arc<dyn Door>,
+    options: Options,
+    [input, output]: [std::os::fd::OwnedFd; 2],
+) -> io::Result<()> {
+    let wire = wire::Wire::over(input, output)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let served = runtime.block_on(server::serve(door, options, wire));
+    runtime.shutdown_timeout(LAST);
+    served
+}

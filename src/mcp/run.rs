@@ -85,6 +85,11 @@ fn defect(error: JoinError) -> Answer {
         Ok(panic) => words(panic.as_ref()).to_owned(),
         Err(error) => error.to_string(),
     };
+    // So says tokio, and cannot be asked before.
+    if let Some(errno) = why.strip_prefix("OS can't spawn worker thread: ") {
+        let message = format!("no thread is left for another run: {errno}");
+        return Answer::from(&RunError::Other { fault: Fault::Host, message });
+    }
     Answer::defect(&format!("this is a defect of the server, not of your code: {why}"))
 }
 

@@ -1,7 +1,7 @@
 //! The only way to a [`Plan`], and what it refuses.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -39,12 +39,24 @@ pub enum PlanError {
     /// The payload would be root inside, which no step needs.
     #[error("a sandbox never runs as uid 0, inside neither")]
     InsideRoot,
+    /// An id that for the kernel is none: a call that shall set it leaves the old one (setresuid(2)).
+    #[error("{} is no id of a user or group", u32::MAX)]
+    NoId,
+    /// Memory without a size, which for the kernel is memory without a limit (tmpfs(5)).
+    #[error("writable memory at {0:?} needs a size and a number of files above 0")]
+    Unlimited(PathBuf),
+    /// Permission bits that are none, or that change who somebody is.
+    #[error("{0:?} cannot have the mode {1:o}; the highest is 1777")]
+    Mode(PathBuf, u32),
     /// No program.
     #[error("there is no command to run")]
     NoCommand,
     /// A NUL byte, which no argument, variable or path can hold.
     #[error("{0} contains a NUL byte")]
     Nul(&'static str),
+    /// What execve(2) would pass on as the name of another variable, or of none.
+    #[error("{0:?} is no name of an environment variable")]
+    Variable(OsString),
     /// A hostname the kernel would refuse or a program would trip over.
     #[error("{0:?} is no hostname")]
     Hostname(String),
@@ -97,6 +109,9 @@ impl PlanBuilder {
         if inside.uid == 0 {
             return Err(PlanError::InsideRoot);
         }
+        if [inside.uid, inside.gid, outside.uid, outside.gid].contains(&u32::MAX) {
+            return Err(PlanError::NoId);
+        }
         let fits = (1..=64).contains(&hostname.len());
         if !fits || !hostname.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
             return Err(PlanError::Hostname(hostname.clone()));
@@ -114,6 +129,10 @@ impl PlanBuilder {
         }
         if variables.iter().any(|(name, value)| has_nul(name) || has_nul(value)) {
             return Err(PlanError::Nul("an environment variable"));
+        }
+        let odd = |name: &&OsString| name.is_empty() || name.as_bytes().contains(&b'=');
+        if let Some(name) = variables.keys().find(odd) {
+            return Err(PlanError::Variable(name.clone()));
         }
         check_place(directory)
     }
@@ -136,6 +155,21 @@ impl PlanBuilder {
                 return Err(PlanError::Twice(at.clone()));
             }
         }
+        self.check_code()
+    }
+
+    /// The code has its directory for itself: it is a file system of its own.
+    fn check_code(&self) -> Result<(), PlanError> {
+        for code in self.mounts.iter().filter(|mount| mount.kind == MountKind::Code) {
+            let directory = code.at.parent().unwrap_or(Path::new("/"));
+            if directory == Path::new("/") {
+                return Err(PlanError::Reserved(code.at.clone()));
+            }
+            let others = self.mounts.iter().filter(|other| other.at != code.at);
+            if let Some(other) = others.into_iter().find(|other| other.at.starts_with(directory)) {
+                return Err(PlanError::Below(other.at.clone(), directory.to_owned()));
+            }
+        }
         Ok(())
     }
 }
@@ -145,6 +179,7 @@ fn check_kind(at: &Path, kind: &MountKind) -> Result<(), PlanError> {
     match kind {
         MountKind::Proc => same_place(at, "/proc"),
         MountKind::Outputs => same_place(at, OUTPUTS),
+        MountKind::Devices { shm: 0 } => Err(PlanError::Unlimited(at.to_owned())),
         MountKind::Devices { .. } => same_place(at, "/dev"),
         _ if made_here("/proc")
             || made_here("/dev")
@@ -153,17 +188,24 @@ fn check_kind(at: &Path, kind: &MountKind) -> Result<(), PlanError> {
         {
             Err(PlanError::Reserved(at.to_owned()))
         }
-        MountKind::Tmpfs { .. } => {
-            if WRITABLE.iter().any(|place| at == Path::new(place)) {
-                Ok(())
-            } else {
-                Err(PlanError::Writable(at.to_owned()))
-            }
-        }
+        MountKind::Tmpfs { size, inodes, mode } => check_tmpfs(at, *size, *inodes, *mode),
         MountKind::Bind { source } => check_source(&source.path),
         MountKind::Symlink { target } => no_nul(target),
         MountKind::File { .. } | MountKind::Code | MountKind::Directory => Ok(()),
     }
+}
+
+fn check_tmpfs(at: &Path, size: u64, inodes: u64, mode: u32) -> Result<(), PlanError> {
+    if !WRITABLE.iter().any(|place| at == Path::new(place)) {
+        return Err(PlanError::Writable(at.to_owned()));
+    }
+    if size == 0 || inodes == 0 {
+        return Err(PlanError::Unlimited(at.to_owned()));
+    }
+    if mode > 0o1777 {
+        return Err(PlanError::Mode(at.to_owned(), mode));
+    }
+    Ok(())
 }
 
 fn same_place(at: &Path, place: &str) -> Result<(), PlanError> {
@@ -312,6 +354,32 @@ mod tests {
         let mut root = builder(vec![]);
         root.identity.inside = Ids { uid: 0, gid: 1 };
         assert_eq!(root.build().expect_err("root"), PlanError::InsideRoot);
+    }
+
+    #[test]
+    fn a_variable_has_a_name_that_ends_where_its_value_begins() {
+        for name in ["", "A=B", "="] {
+            let mut odd = builder(vec![]);
+            odd.command.variables.insert(name.into(), "x=y".into());
+            assert_eq!(odd.build().expect_err(name), PlanError::Variable(name.into()));
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_takes_for_leave_it_or_no_limit_is_refused() {
+        for at in 0..4 {
+            let mut unset = builder(vec![]);
+            let Identity { inside, outside, .. } = &mut unset.identity;
+            *[&mut inside.uid, &mut inside.gid, &mut outside.uid, &mut outside.gid][at] = u32::MAX;
+            assert_eq!(unset.build().expect_err("-1"), PlanError::NoId);
+        }
+        let unlimited = |at: &str| PlanError::Unlimited(PathBuf::from(at));
+        let tmpfs = |size, inodes, mode| MountKind::Tmpfs { size, inodes, mode };
+        assert_eq!(refused("/tmp", tmpfs(0, 64, 0o755)), unlimited("/tmp"));
+        assert_eq!(refused("/workspace", tmpfs(1 << 20, 0, 0o755)), unlimited("/workspace"));
+        assert_eq!(refused("/dev", MountKind::Devices { shm: 0 }), unlimited("/dev"));
+        let mode = PlanError::Mode(PathBuf::from("/tmp"), 0o4755);
+        assert_eq!(refused("/tmp", tmpfs(1 << 20, 64, 0o4755)), mode);
     }
 
     #[test]

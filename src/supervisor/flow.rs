@@ -107,8 +107,9 @@ impl Flow {
                 self.pending.clear();
                 return Ok(false);
             }
-            // EIO: the other side of a terminal is gone; that is its end of file.
-            Err(Errno::EIO) => 0,
+            // EIO: the other side of a terminal is gone; that is its end of file. What is kept comes
+            // from pipes.
+            Err(Errno::EIO) if !matches!(self.to, Sink::Kept(_)) => 0,
             Err(errno) => return Err(SupervisorError::Call("read a stream", errno)),
         };
         self.pending.truncate(length);
