@@ -85,7 +85,8 @@ impl Hands {
         let (leaf, wall) = self.leaf(&plan)?;
         let cgroup = leaf.as_ref().map(Leaf::fd).transpose()?;
         let watch_memory = !leaf.as_ref().is_some_and(Leaf::holds_memory);
-        let launch = Launch { plan, begin, sources: Vec::new(), cgroup, watch_memory };
+        let timed = tracing::enabled!(tracing::Level::TRACE);
+        let launch = Launch { plan, begin, sources: Vec::new(), cgroup, watch_memory, timed };
         let sandbox = self.launcher.launch(launch, &self.sources)?;
         Ok(Started { pidfd: sandbox.pidfd, walls: vec![wall], leaf })
     }

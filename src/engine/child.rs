@@ -74,7 +74,11 @@ struct Child<'l> {
     limits: NamespaceLimits,
     own: Own,
     walls: Vec<WallReport>,
+    took: Vec<(String, u64)>,
 }
+
+/// Characters of a step that are told with its time.
+const STEP_NAME: usize = 60;
 
 /// To whom pid 1 speaks.
 enum Line {
@@ -119,7 +123,7 @@ pub fn pid1(launch: &Launch, parent: Parent<'_>, ahead: Ahead) -> ! {
     let Ok(line) = line else { kernel::exit_now(1) };
     let mut child = Child::new(launch, parent, line);
     let steps = removal::standing(steps(&launch.plan, ahead));
-    let enacted = steps.iter().try_for_each(|step| child.enact(step));
+    let enacted = steps.iter().try_for_each(|step| child.enact_timed(step));
     match enacted.and_then(|()| child.start_payload()) {
         Ok(never) => match never {},
         Err(error) => child.fail(error),
@@ -151,6 +155,7 @@ impl<'l> Child<'l> {
             limits: NamespaceLimits::default(),
             own: Own::default(),
             walls: Vec::new(),
+            took: Vec::new(),
         }
     }
 
@@ -161,6 +166,18 @@ impl<'l> Child<'l> {
             Line::Order(order) => start::tell_standing(order.as_fd(), &Err(error)).is_ok(),
         };
         kernel::exit_now(if sent { 1 } else { 2 })
+    }
+
+    fn enact_timed(&mut self, step: &Step<'_>) -> Done {
+        if !self.launch.timed {
+            return self.enact(step);
+        }
+        let begun = Instant::now();
+        let done = self.enact(step);
+        let took = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let name: String = format!("{step:?}").chars().take(STEP_NAME).collect();
+        self.took.push((name, took));
+        done
     }
 
     fn enact(&mut self, step: &Step<'_>) -> Done {
@@ -622,6 +639,9 @@ impl<'l> Child<'l> {
         let Line::Report(report) = &self.line else {
             return Err(StepError::new("report", "", Errno::ENOTRECOVERABLE));
         };
+        if launch.timed {
+            Report::Took { steps: std::mem::take(&mut self.took) }.send(report).at("report", "")?;
+        }
         Report::Ready { walls }.send(report).at("report", "")?;
         let signals = init::block_signals().at("block signals", "")?;
         let terminal = self.terminal.is_some();

@@ -41,6 +41,8 @@ pub struct Launch {
     pub cgroup: Option<OwnedFd>,
     /// Whether pid 1 watches over the memory limit, because no cgroup does.
     pub watch_memory: bool,
+    /// Whether pid 1 tells how long each step took.
+    pub timed: bool,
 }
 
 /// A running sandbox.
@@ -312,6 +314,7 @@ struct Head {
     cgroup: bool,
     start: Option<start::Head>,
     watch_memory: bool,
+    timed: bool,
     /// How many detached mounts are passed.
     passed: usize,
 }
@@ -320,14 +323,14 @@ struct Head {
 type Answer = Result<Option<u64>, StepError>;
 
 fn send(socket: &OwnedFd, launch: &Launch, task: Task) -> Result<(), LauncherError> {
-    let Launch { plan, begin, sources, cgroup, watch_memory } = launch;
+    let Launch { plan, begin, sources, cgroup, watch_memory, timed } = launch;
     let plan = plan_text(plan).map_err(|errno| StepError::new("write down the plan", "", errno))?;
     let (start, begin) = match begin {
         Begin::Now(start) => (Some(start.head()), start.descriptors()),
         Begin::Ordered(order) => (None, vec![order.as_fd()]),
     };
-    let (watch_memory, passed) = (*watch_memory, sources.len());
-    let head = Head { task, cgroup: cgroup.is_some(), start, watch_memory, passed };
+    let (watch_memory, timed, passed) = (*watch_memory, *timed, sources.len());
+    let head = Head { task, cgroup: cgroup.is_some(), start, watch_memory, timed, passed };
     let head = serde_json::to_vec(&head).map_err(|error| LauncherError::Gone(error.to_string()))?;
     let fds: Vec<BorrowedFd<'_>> =
         [plan.as_fd()].into_iter().chain(cgroup.iter().map(AsFd::as_fd)).chain(begin).collect();
@@ -519,6 +522,6 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Option<(Task, Launch)>, StepError> 
     };
     let plan = serde_json::from_reader(std::io::BufReader::new(plan))
         .map_err(|error| StepError::new("read the plan", error, Errno::EINVAL))?;
-    let watch_memory = head.watch_memory;
-    Ok(Some((head.task, Launch { plan, begin, sources, cgroup, watch_memory })))
+    let Head { watch_memory, timed, .. } = head;
+    Ok(Some((head.task, Launch { plan, begin, sources, cgroup, watch_memory, timed })))
 }

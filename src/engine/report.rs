@@ -76,6 +76,11 @@ pub enum Report {
         /// The kernel's answer.
         errno: i32,
     },
+    /// How long each step took, where that was asked for: what was done, microseconds.
+    Took {
+        /// In their order.
+        steps: Vec<(String, u64)>,
+    },
     /// The payload's main process was stopped, by Ctrl-Z or a signal.
     Stopped,
     /// The payload's main process ended.

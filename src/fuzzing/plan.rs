@@ -255,13 +255,10 @@ pub fn step_order(bytes: &[u8]) {
         Step::DieWithLauncher,
         Step::PrivateMounts,
     ];
-    let end = [
-        Step::PlaceDescriptors,
-        Step::DropCapabilities,
-        Step::NoNewPrivileges,
-        Step::Landlock,
-    ];
-    let mut fixed: Vec<Step<'_>> = begin.into_iter().chain([Step::EnterRoot, Step::SealRoot]).collect();
+    let end =
+        [Step::PlaceDescriptors, Step::DropCapabilities, Step::NoNewPrivileges, Step::Landlock];
+    let mut fixed: Vec<Step<'_>> =
+        begin.into_iter().chain([Step::EnterRoot, Step::SealRoot]).collect();
     fixed.extend(masks.into_iter().filter(|_| fresh));
     fixed.extend(end);
     let places: Vec<usize> = fixed.iter().map(at).collect();
@@ -291,9 +288,8 @@ fn in_two_parts(plan: &Plan, order: &[Step<'_>]) {
     for step in order.iter().filter(|step| !only_cold.contains(step)) {
         assert!(made.contains(step), "{step:?} is in neither part");
     }
-    let places = |step: &&Step<'_>| {
-        matches!(step, Step::Directory(_) | Step::InTemplate | Step::Proc)
-    };
+    let places =
+        |step: &&Step<'_>| matches!(step, Step::Directory(_) | Step::InTemplate | Step::Proc);
     for step in made.iter().filter(|step| !places(step)) {
         assert!(order.contains(step), "{step:?} is in no cold launch");
     }

@@ -500,6 +500,13 @@ fn set_nonblocking(fd: &OwnedFd) -> Result<(), SupervisorError> {
         .map_err(|errno| SupervisorError::Call("set O_NONBLOCK", errno))
 }
 
+/// Where the time of a launch goes, for whoever reads traces.
+fn tell(steps: &[(String, u64)]) {
+    for (step, micros) in steps {
+        tracing::trace!(micros, step);
+    }
+}
+
 impl State {
     fn note(&mut self, report: Report) {
         match report {
@@ -510,6 +517,7 @@ impl State {
             }
             Report::NotExecuted { program, errno } => self.not_executed = Some((program, errno)),
             Report::Stopped => self.stopped = true,
+            Report::Took { steps } => tell(&steps),
             Report::Ended { ending, wall_us, cpu_us, peak_memory, alone } => {
                 self.alone = alone;
                 let usage = Usage { wall_us, cpu_us, peak_memory, peak_pids: None };
