@@ -83,7 +83,7 @@ const MAY_NAME: [(&str, &[&str]); 23] = [
     ("outcome", &["plan"]),
     ("planner", &["plan", "policy", "request", "environment"]),
     ("kernel", &["policy"]),
-    ("engine", &["kernel", "plan", "policy", "outcome"]),
+    ("engine", &["kernel", "plan", "policy", "outcome", "request"]),
     ("supervisor", &["engine", "kernel", "outcome", "plan"]),
     ("backend", &["engine", "kernel", "outcome", "plan", "policy", "supervisor"]),
     ("gallery", &["kernel", "outcome"]),

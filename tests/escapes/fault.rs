@@ -69,7 +69,6 @@ fn life_09_a_step_that_fails_is_named_and_nothing_runs() {
         (libc::SYS_symlinkat, "make symbolic link"),
         (libc::SYS_pivot_root, "enter the new root"),
         (libc::SYS_umount2, "enter the new root"),
-        (libc::SYS_unlinkat, "remove the mask's source"),
         (libc::SYS_personality, "reset the personality"),
         (libc::SYS_sched_setaffinity, "reset the processor affinity"),
         (libc::SYS_capset, "empty the capability set"),

@@ -145,19 +145,21 @@ fn life_02_life_10_a_launcher_of_one_thread_clones() {
     let mark = mark("life-02");
     // The answer tells the pid 1 that the payload has; it waits until the test has looked.
     server.call(1, "shell", &format!("while :; do :; done # {mark}"), 60);
+    // Beside those that stand ready and have no payload yet.
+    let payloads = |launcher: u32| -> usize {
+        children(launcher, launcher).iter().map(|init| children(*init, *init).len()).sum()
+    };
     let mut launcher = None;
     eventually("a sandbox runs", || {
-        launcher = children(server.pid(), server.pid()).into_iter().find(|pid| {
-            let inits = children(*pid, *pid);
-            inits.len() == 1 && children(inits[0], inits[0]).len() == 1
-        });
+        let started = children(server.pid(), server.pid());
+        launcher = started.into_iter().find(|pid| payloads(*pid) == 1);
         launcher.is_some()
     });
     let launcher = launcher.expect("a launcher");
     let status = fs::read_to_string(format!("/proc/{launcher}/status")).expect("status");
     assert!(status.lines().any(|line| line == "Threads:\t1"), "{status}");
     server.notify("notifications/cancelled", &serde_json::json!({"requestId": 1}));
-    eventually("the sandbox is gone", || children(launcher, launcher).is_empty());
+    eventually("the sandbox is gone", || payloads(launcher) == 0);
     assert_eq!(processes_with(&mark), Vec::<String>::new());
 }
 
@@ -211,7 +213,8 @@ fn life_14_many_runs_leave_nothing_in_the_server() {
     let before = [batch(1), batch(1001)][1];
     let after = [batch(2001), batch(3001), batch(4001)][2];
     for (before, after) in before.iter().zip(after) {
-        assert!(after.0 <= before.0, "descriptors: {before:?}, then {after:?}");
+        // Eight sandboxes stand ready, some of them still on their way, and four networks.
+        assert!(after.0 <= before.0 + 20, "descriptors: {before:?}, then {after:?}");
         assert!(after.1 <= before.1 + 2, "threads: {before:?}, then {after:?}");
         assert!(after.2 <= before.2 + (4 << 10), "KiB: {before:?}, then {after:?}");
     }
