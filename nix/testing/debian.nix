@@ -104,6 +104,35 @@ let
   '';
   pythonPackages = {
     pyyaml = library "pyyaml" [ "python3-yaml" ] [ pkgs.libyaml ];
+    numpy = library "numpy" [ "python3-numpy" ] [ pkgs.lapack ];
+    pandas =
+      library "pandas" [ "python3-pandas" "python3-pandas-lib" ] [ pkgs.gcc-libs ]
+      // {
+        # What it imports.
+        needs = [
+          pythonPackages.numpy
+          pythonPackages.dateutil
+        ];
+      };
+    # Debian's pytz reads the time zones of the machine.
+    dateutil = unpack {
+      pname = "dateutil";
+      debs = [
+        "python3-dateutil"
+        "python3-six"
+        "python3-tz"
+      ];
+      libc = null;
+      post = "sed -i s,/usr/share/zoneinfo,${pkgs.tzdata}/share/zoneinfo, $out/lib/python3/dist-packages/pytz/__init__.py";
+    };
+    requests = alone "requests" [
+      "python3-requests"
+      "python3-certifi"
+      "python3-chardet"
+      "python3-idna"
+      "python3-urllib3"
+      "python3-six"
+    ];
   };
 in
 {
@@ -114,6 +143,7 @@ in
     "libgcc-s1"
   ];
 
+  tzdata = alone "tzdata" [ "tzdata" ];
   gcc-libs = library "gcc-libs" [ "libstdc++6" "libgcc-s1" ] [ ];
   ncurses = library "ncurses" [ "libtinfo6" "libncursesw6" ] [ ];
   readline = library "readline" [ "libreadline8" ] [ pkgs.ncurses ];
@@ -147,6 +177,17 @@ in
   libnsl = library "libnsl" [ "libnsl2" ] [ pkgs.libtirpc ];
   oniguruma = library "oniguruma" [ "libonig5" ] [ ];
   libyaml = library "libyaml" [ "libyaml-0-2" ] [ ];
+  # Debian leaves the choice between several to links in /etc.
+  lapack = unpack {
+    pname = "lapack";
+    debs = [
+      "liblapack3"
+      "libblas3"
+      "libgfortran5"
+      "libquadmath0"
+    ];
+    post = "ln -s blas/libblas.so.3 lapack/liblapack.so.3 $out/lib/";
+  };
 
   bash = unpack {
     pname = "bash";
@@ -230,6 +271,8 @@ in
     debs = [ "fd-find" ];
     post = "if [ ! -e $out/bin/fd ] || [ -L $out/bin/fd ]; then ln -sf fdfind $out/bin/fd; fi";
   };
+  # Debian 12 has none.
+  yq-go = pkgs.writeShellScriptBin "yq" "echo 'yq: the offline package set has none' >&2; exit 1";
   bubblewrap = unpack {
     pname = "bubblewrap";
     mainProgram = "bwrap";
