@@ -42,11 +42,11 @@
       apps = each (pkgs: {
         default = {
           type = "app";
-          program = "${self.packages.${pkgs.system}.default}/bin/nix-sandbox-mcp";
+          program = "${self.packages.${pkgs.stdenv.hostPlatform.system}.default}/bin/nix-sandbox-mcp";
         };
       });
 
-      checks = each (pkgs: self.packages.${pkgs.system});
+      checks = each (pkgs: self.packages.${pkgs.stdenv.hostPlatform.system});
 
       overlays.default = final: _: {
         nix-sandbox-mcp = library.server final;
@@ -74,7 +74,8 @@
       nixosModules.default = import ./nix/module.nix { inherit self; };
 
       templates.default = {
-        path = ./nix/template;
+        # Not a path of Nix: in a chroot store Nix 2.8 takes that for one outside of the store.
+        path = "${self}/nix/template";
         description = "My environments for nix-sandbox-mcp";
       };
     };

@@ -40,7 +40,13 @@ let
   build =
     name: wanted:
     let
-      own = lib.filterAttrs (key: _: builtins.elem key [ "memory_mb" "timeout_seconds" ]) wanted;
+      own = lib.filterAttrs (
+        key: _:
+        builtins.elem key [
+          "memory_mb"
+          "timeout_seconds"
+        ]
+      ) wanted;
       # In the terms of `limits`, which are over those two.
       limits =
         lib.optionalAttrs (own ? memory_mb) { memory = own.memory_mb * 1024 * 1024; }
@@ -99,10 +105,7 @@ let
         if builtins.match "\\.{0,2}/.*|\\.\\.?" ref == null then ref else "path:${absolute ref}"
       );
       attributes =
-        if builtins.length parts < 2 then
-          [ "default" ]
-        else
-          lib.splitString "." (builtins.elemAt parts 1);
+        if builtins.length parts < 2 then [ "default" ] else lib.splitString "." (builtins.elemAt parts 1);
       places = map (before: before ++ attributes) [
         [
           "packages"
@@ -123,8 +126,7 @@ let
     else
       builtins.head found;
 
-  absolute =
-    path: if lib.hasPrefix "/" path then path else toString (dirOf config + "/${path}");
+  absolute = path: if lib.hasPrefix "/" path then path else toString (dirOf config + "/${path}");
 
   # The environment `project`: what the project's own devShell has.
   projectEnvironment =

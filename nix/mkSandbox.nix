@@ -25,7 +25,8 @@ let
 
   interpreters = import ./interpreters.nix;
   interpreter =
-    interpreters.${interpreter_type} or (throw "mkSandbox: interpreter_type ${builtins.toJSON interpreter_type} is none; there are ${lib.concatStringsSep ", " (lib.attrNames interpreters)}");
+    interpreters.${interpreter_type}
+      or (throw "mkSandbox: interpreter_type ${builtins.toJSON interpreter_type} is none; there are ${lib.concatStringsSep ", " (lib.attrNames interpreters)}");
   limitNames = [
     "memory"
     "swap"

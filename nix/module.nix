@@ -28,9 +28,9 @@ in
     security.unprivilegedUsernsClone = true;
 
     # Where AppArmor takes the rights out of user namespaces, this one program keeps them.
-    security.apparmor.policies.nix-sandbox-mcp.profile =
-      lib.mkIf config.security.apparmor.enable
-        (builtins.readFile ../deploy/apparmor/nix-sandbox-mcp);
+    security.apparmor.policies.nix-sandbox-mcp.profile = lib.mkIf config.security.apparmor.enable (
+      builtins.readFile ../deploy/apparmor/nix-sandbox-mcp
+    );
 
     # A user's own processes may set limits: memory, processes and processors of each sandbox.
     systemd.services."user@" = {

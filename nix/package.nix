@@ -13,7 +13,11 @@ let
   ];
   top = toString ../.;
   # The path below the top, by its first part.
-  part = path: builtins.head (builtins.match "/?([^/]*).*" (builtins.substring (builtins.stringLength top) (-1) path));
+  part =
+    path:
+    builtins.head (
+      builtins.match "/?([^/]*).*" (builtins.substring (builtins.stringLength top) (-1) path)
+    );
 in
 pkgs.rustPlatform.buildRustPackage {
   pname = "nix-sandbox-mcp";

@@ -14,13 +14,11 @@
 let
   inherit (pkgs) lib;
 
-  # Not jail.nix's own passwd: it tells the user's name and home, and keeps a file on the host.
+  # Not jail.nix's own base: it shows the caller's name and the place of his home, keeps a file there,
+  # and fails where LANG, HOME or TERM is not set.
   jail = jail-nix.lib.extend {
     inherit pkgs;
-    basePermissions = c: [
-      c.base
-      c.bind-nix-store-runtime-closure
-    ];
+    basePermissions = c: [ c.bind-nix-store-runtime-closure ];
   };
   passwd = pkgs.writeText "passwd" ''
     sandbox:x:1000:1000::/workspace:/bin/sh
@@ -38,6 +36,7 @@ let
   permissions =
     c:
     [
+      (c.unsafe-add-raw-args "--clearenv --proc /proc --dev /dev")
       (c.add-pkg-deps [ env ])
       (room c "/tmp")
       (room c "/workspace")
@@ -48,8 +47,7 @@ let
       # Started by root it would keep root's capabilities.
       (c.unsafe-add-raw-args "--uid 1000 --gid 1000 --cap-drop ALL --disable-userns")
       (c.unsafe-add-raw-args "--hostname sandbox --chdir /workspace")
-      (c.unsafe-add-raw-args "--symlink ${pkgs.coreutils}/bin/env /usr/bin/env")
-      # Those that jail.nix takes from the host must be set there.
+      (c.unsafe-add-raw-args "--symlink ${env}/bin/sh /bin/sh --symlink ${env}/bin/env /usr/bin/env")
       (c.set-env "HOME" "/workspace")
       (c.set-env "LANG" "C.UTF-8")
       (c.set-env "TERM" "dumb")
@@ -72,7 +70,9 @@ let
     let
       entry = pkgs.writeShellScriptBin "sandbox-${name}-${suffix}" "set -eu\n${text}";
     in
-    "${jail "jail-${name}-${suffix}" "${entry}/bin/sandbox-${name}-${suffix}" permissions}/bin/jail-${name}-${suffix}";
+    "${
+      jail "jail-${name}-${suffix}" "${entry}/bin/sandbox-${name}-${suffix}" permissions
+    }/bin/jail-${name}-${suffix}";
 in
 {
   run = jailed "run" ''

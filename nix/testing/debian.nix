@@ -105,15 +105,13 @@ let
   pythonPackages = {
     pyyaml = library "pyyaml" [ "python3-yaml" ] [ pkgs.libyaml ];
     numpy = library "numpy" [ "python3-numpy" ] [ pkgs.lapack ];
-    pandas =
-      library "pandas" [ "python3-pandas" "python3-pandas-lib" ] [ pkgs.gcc-libs ]
-      // {
-        # What it imports.
-        needs = [
-          pythonPackages.numpy
-          pythonPackages.dateutil
-        ];
-      };
+    pandas = library "pandas" [ "python3-pandas" "python3-pandas-lib" ] [ pkgs.gcc-libs ] // {
+      # What it imports.
+      needs = [
+        pythonPackages.numpy
+        pythonPackages.dateutil
+      ];
+    };
     # Debian's pytz reads the time zones of the machine.
     dateutil = unpack {
       pname = "dateutil";
@@ -165,14 +163,17 @@ in
   libuuid = library "libuuid" [ "libuuid1" ] [ ];
   db = library "db" [ "libdb5.3" ] [ ];
   libxcrypt = library "libxcrypt" [ "libcrypt1" ] [ ];
-  krb5 = library "krb5" [
-    "libgssapi-krb5-2"
-    "libkrb5-3"
-    "libk5crypto3"
-    "libcom-err2"
-    "libkrb5support0"
-    "libkeyutils1"
-  ] [ pkgs.openssl ];
+  krb5 =
+    library "krb5"
+      [
+        "libgssapi-krb5-2"
+        "libkrb5-3"
+        "libk5crypto3"
+        "libcom-err2"
+        "libkrb5support0"
+        "libkeyutils1"
+      ]
+      [ pkgs.openssl ];
   libtirpc = library "libtirpc" [ "libtirpc3" ] [ pkgs.krb5 ];
   libnsl = library "libnsl" [ "libnsl2" ] [ pkgs.libtirpc ];
   oniguruma = library "oniguruma" [ "libonig5" ] [ ];

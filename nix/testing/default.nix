@@ -4,8 +4,20 @@ let
   lib = import ./lib.nix;
   builders = import ./builders.nix { inherit lib pkgs system; };
   debian = import ./debian.nix { inherit lib pkgs system; };
+  # Names that are evaluated and nothing more.
+  absent = lib.genAttrs [
+    "cargo"
+    "cargo-deny"
+    "clippy"
+    "deadnix"
+    "nixfmt"
+    "nixfmt-tree"
+    "rustc"
+    "rustfmt"
+  ] (name: pkgs.runCommand name { } "echo '${name}: the offline package set has none' >&2; exit 1");
   pkgs =
-    builders
+    absent
+    // builders
     // debian
     // {
       inherit lib system;

@@ -1,9 +1,7 @@
 # The functions of nixpkgs' lib that this project and jail.nix call, with the same meaning.
 let
   inherit (builtins)
-    concatStringsSep
     elemAt
-    filter
     foldl'
     genList
     isList
@@ -59,8 +57,7 @@ rec {
     else
       default;
   filterAttrs =
-    keep: set:
-    removeAttrs set (filter (name: !keep name set.${name}) (builtins.attrNames set));
+    keep: set: removeAttrs set (filter (name: !keep name set.${name}) (builtins.attrNames set));
   mapAttrsToList = f: set: map (name: f name set.${name}) (builtins.attrNames set);
   warn = message: builtins.trace "warning: ${message}";
 
@@ -69,7 +66,8 @@ rec {
   concatMapStringsSep =
     separator: f: list:
     concatStringsSep separator (map f list);
-  splitString = separator: text: filter builtins.isString (builtins.split (escapeRegex separator) text);
+  splitString =
+    separator: text: filter builtins.isString (builtins.split (escapeRegex separator) text);
   escapeRegex = replaceStrings [ "." "+" ] [ "\\." "\\+" ];
   stringToCharacters = text: genList (n: substring n 1 text) (stringLength text);
   hasPrefix = prefix: text: substring 0 (stringLength prefix) text == prefix;
@@ -107,7 +105,15 @@ rec {
   # Packages.
   isDerivation = x: x.type or null == "derivation";
   getBin = package: package.bin or package.out or package;
-  getExe = package: "${getBin package}/bin/${package.meta.mainProgram or package.pname or package.name}";
+  getExe =
+    package: "${getBin package}/bin/${package.meta.mainProgram or package.pname or package.name}";
   makeBinPath = concatMapStringsSep ":" (package: "${getBin package}/bin");
-  lowPrio = package: package // { meta = package.meta or { } // { priority = 10; }; };
+  lowPrio =
+    package:
+    package
+    // {
+      meta = package.meta or { } // {
+        priority = 10;
+      };
+    };
 }

@@ -24,6 +24,8 @@ VARIABLES = {
     "HOME": str(HOME),
     "NIX_CONFIG": CONFIG,
     "PATH": "/usr/local/bin:/usr/bin:/bin",
+    # For users whom no passwd knows.
+    "USER": "tester",
 }
 # nixpkgs and jail.nix cannot be fetched.
 INPUTS = {"nixpkgs": f"path:{STAGE}/nixpkgs", "jail-nix": f"path:{STAGE}/jail-nix"}

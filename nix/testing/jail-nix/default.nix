@@ -13,24 +13,18 @@
       combinators = rec {
         unsafe-add-raw-args = more "arguments";
         add-runtime = more "runtime";
-        add-path =
-          path: jail:
-          jail // { path = [ path ] ++ jail.path; };
-        compose =
-          permissions: jail:
-          lib.pipe jail permissions;
-        add-pkg-deps = packages: compose (map (package: add-path "${lib.getBin package}/bin") packages);
+        add-pkg-deps =
+          packages: jail:
+          jail // { path = map (package: "${lib.getBin package}/bin") packages ++ jail.path; };
         ro-bind = from: to: unsafe-add-raw-args "--ro-bind ${escapeShellArg from} ${escapeShellArg to}";
         set-env =
           name: value: jail:
-          jail // { env = jail.env // { ${name} = escapeShellArg value; }; };
-        base = compose [
-          (unsafe-add-raw-args "--proc /proc --dev /dev --tmpfs /tmp --clearenv")
-          (ro-bind "${pkgs.bash}/bin/sh" "/bin/sh")
-          (add-path "/bin")
-          (more "roots" "${pkgs.bash}")
-          (add-pkg-deps [ pkgs.coreutils ])
-        ];
+          jail
+          // {
+            env = jail.env // {
+              ${name} = escapeShellArg value;
+            };
+          };
         bind-nix-store-runtime-closure = jail: jail // { bindClosure = true; };
       };
 
@@ -41,7 +35,7 @@
           {
             __structuredAttrs = true;
             exportReferencesGraph.graph = pkgs.writeText "${name}-roots" (
-              lib.concatStringsSep "\n" ([ exe ] ++ jail.roots ++ jail.path)
+              lib.concatStringsSep "\n" ([ exe ] ++ jail.path)
             );
             nativeBuildInputs = [ pkgs.jq ];
           }
@@ -51,27 +45,26 @@
             done >"$out"
           '';
 
-      text =
-        name: exe: jail:
-        ''
-          RUNTIME_ARGS=()
-          ${lib.optionalString jail.bindClosure "exec {CLOSURE}<${closure name exe jail}"}
-          ${lib.concatStringsSep "\n" jail.runtime}
-          exec ${lib.getExe pkgs.bubblewrap} ${lib.concatStringsSep " " jail.arguments} \
-            ${lib.optionalString jail.bindClosure "--args \"$CLOSURE\""} \
-            --unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup \
-            --new-session --die-with-parent \
-            --setenv PATH ${escapeShellArg (lib.concatStringsSep ":" jail.path)} \
-            ${lib.concatStringsSep " " (lib.mapAttrsToList (key: value: "--setenv ${key} ${value}") jail.env)} \
-            "''${RUNTIME_ARGS[@]}" -- ${exe} "$@"
-        '';
+      text = name: exe: jail: ''
+        RUNTIME_ARGS=()
+        ${lib.optionalString jail.bindClosure "exec {CLOSURE}<${closure name exe jail}"}
+        ${lib.concatStringsSep "\n" jail.runtime}
+        exec ${lib.getExe pkgs.bubblewrap} ${lib.concatStringsSep " " jail.arguments} \
+          ${lib.optionalString jail.bindClosure "--args \"$CLOSURE\""} \
+          --unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup \
+          --new-session --die-with-parent \
+          --setenv PATH ${escapeShellArg (lib.concatStringsSep ":" jail.path)} \
+          ${
+            lib.concatStringsSep " " (lib.mapAttrsToList (key: value: "--setenv ${key} ${value}") jail.env)
+          } \
+          "''${RUNTIME_ARGS[@]}" -- ${exe} "$@"
+      '';
 
       nothing = {
         arguments = [ ];
         bindClosure = false;
         env = { };
         path = [ ];
-        roots = [ ];
         runtime = [ ];
       };
     in
