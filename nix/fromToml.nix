@@ -10,15 +10,7 @@ let
   inherit (pkgs) lib;
   inherit (pkgs.stdenv.hostPlatform) system;
 
-  told = builtins.fromTOML (builtins.readFile config);
-  wrong = problem: throw "${baseNameOf config}: ${problem}";
-  oneOf =
-    what: value: choices:
-    if builtins.elem value choices then
-      value
-    else
-      wrong "${what} ${builtins.toJSON value} is none; there are ${lib.concatStringsSep ", " choices}";
-  sections = [
+  told = only "it" [
     "backends"
     "daemon"
     "defaults"
@@ -26,9 +18,28 @@ let
     "limits"
     "project"
     "session"
-  ];
+  ] (builtins.fromTOML (builtins.readFile config));
+  wrong = problem: throw "${baseNameOf config}: ${problem}";
+  oneOf =
+    what: value: choices:
+    if builtins.elem value choices then
+      value
+    else
+      wrong "${what} ${builtins.toJSON value} is none; there are ${lib.concatStringsSep ", " choices}";
+  # Refuses keys that would be dropped in silence.
+  only =
+    what: known: set:
+    lib.pipe (lib.subtractLists known (lib.attrNames set)) [
+      (
+        unknown: if unknown == [ ] then set else wrong "${what} has no ${lib.concatStringsSep ", " unknown}"
+      )
+    ];
   presets = import ./presets.nix { inherit pkgs; };
-  defaults = told.defaults or { };
+  defaults = only "[defaults]" [
+    "backend"
+    "memory_mb"
+    "timeout_seconds"
+  ] (told.defaults or { });
 
   # What holds where an environment says nothing itself.
   base = {
@@ -38,47 +49,48 @@ let
   };
 
   build =
-    name: wanted:
+    name: given:
     let
-      own = lib.filterAttrs (
-        key: _:
-        builtins.elem key [
-          "memory_mb"
-          "timeout_seconds"
-        ]
-      ) wanted;
+      wanted = only "[environments.${name}]" [
+        "flake"
+        "interpreter"
+        "limits"
+        "memory_mb"
+        "preset"
+        "timeout_seconds"
+      ] given;
       # In the terms of `limits`, which are over those two.
       limits =
-        lib.optionalAttrs (own ? memory_mb) { memory = own.memory_mb * 1024 * 1024; }
-        // lib.optionalAttrs (own ? timeout_seconds) { time = own.timeout_seconds; }
+        lib.optionalAttrs (wanted ? memory_mb) { memory = wanted.memory_mb * 1024 * 1024; }
+        // lib.optionalAttrs (wanted ? timeout_seconds) { time = wanted.timeout_seconds; }
         // wanted.limits or { };
+      package = resolve name wanted.flake;
       environment =
         if wanted ? preset then
           presets.${oneOf "the preset of ${name}" wanted.preset (lib.attrNames presets)}
         else if wanted ? flake then
           {
             interpreter_type = interpreterType name (wanted.interpreter or "bash -s");
-            packages = [ (resolve name wanted.flake) ];
+            packages = [ package ];
             description = wanted.flake;
           }
         else
-          wrong "the environment ${name} has neither `preset` nor `flake`";
-      package = builtins.head environment.packages;
+          wrong "[environments.${name}] has neither `preset` nor `flake`";
+      made = mkSandbox (
+        base
+        // environment
+        // {
+          inherit name;
+          limits = told.limits or { } // environment.limits or { } // limits;
+        }
+      );
     in
-    builtins.seq (oneOf "the backend of ${name}" (wanted.backend or "engine") backends) (
-      if wanted ? flake && package ? sandbox then
-        # It is an artifact already.
-        package
-      else
-        mkSandbox (
-          base
-          // environment
-          // {
-            inherit name;
-            limits = (told.limits or { }) // environment.limits or { } // limits;
-          }
-        )
-    );
+    if !(wanted ? flake && package ? sandbox) then
+      made
+    else if lib.attrNames wanted == [ "flake" ] && package.sandbox == name then
+      package
+    else
+      wrong "${wanted.flake} is made by mkSandbox, as ${package.sandbox}: [environments.${package.sandbox}] takes it as it is, with `flake` alone";
 
   # `python3 -c`, as the predecessor wrote it, or `python`.
   interpreterType =
@@ -160,24 +172,28 @@ let
   }
   // lib.filterAttrs (key: _: key == "project" || key == "session") told;
 
-  backends = [
-    "auto"
-    "engine"
-    "jail"
-  ];
   # Settings that hold where the environment sets none.
   settings =
     lib.optionalAttrs (defaults ? backend) {
-      NIX_SANDBOX_BACKEND = oneOf "the backend" defaults.backend backends;
+      NIX_SANDBOX_BACKEND = oneOf "the backend" defaults.backend [
+        "auto"
+        "engine"
+        "jail"
+      ];
     }
     // lib.optionalAttrs (told ? daemon.log_level) { NIX_SANDBOX_LOG = told.daemon.log_level; };
 in
-builtins.seq (map (section: oneOf "the section" section sections) (lib.attrNames told)) (
-  builtins.seq (oneOf "the transport" (told.daemon.transport or "stdio") [ "stdio" ]) {
+assert oneOf "the transport" (told.daemon.transport or "stdio") [ "stdio" ] == "stdio";
+lib.pipe
+  {
     inherit environments metadata;
     server = import ./withEnvironments.nix { inherit pkgs; } {
       inherit environments settings;
       server = server pkgs;
     };
   }
-)
+  (
+    lib.optional (told ? backends) (
+      lib.warn "${baseNameOf config}: [backends] says nothing to this version"
+    )
+  )

@@ -227,6 +227,114 @@ def test_a_flake_reference_may_be_a_path():
     assert answer == f"hello\n{metadata(artifact)['env']}/bin/jq\n"
 
 
+# A flake without inputs, with a program and a devShell.
+GREETER = """{
+  outputs = _: rec {
+    packages.x86_64-linux.greeter = derivation {
+      name = "greeter";
+      system = "x86_64-linux";
+      builder = "/bin/sh";
+      args = [ "-c" ''
+        PATH=/usr/bin:/bin
+        mkdir -p $out/bin
+        printf '#!/bin/sh\\necho hello\\n' >$out/bin/greeter
+        chmod +x $out/bin/greeter
+        exit 0
+      '' ];
+    };
+    devShells.x86_64-linux.default.nativeBuildInputs = [ packages.x86_64-linux.greeter ];
+  };
+}"""
+
+
+def configured(toml):
+    """A flake with a server of this configuration, and one of its environments."""
+    directory = sandboxes(
+        """let built = fromToml { inherit pkgs; config = ./my.toml; }; in
+          built.environments // { inherit (built) server; told = pkgs.writeText "told" (builtins.toJSON built.metadata); }"""
+    )
+    (directory / "my.toml").write_text(toml)
+    (directory / "greeter").mkdir()
+    (directory / "greeter/flake.nix").write_text(GREETER)
+    (directory / "bare").mkdir()
+    (directory / "bare/flake.nix").write_text("{ outputs = _: { }; }")
+    return f"path:{directory}"
+
+
+def test_from_toml_reads_everything_that_a_configuration_may_say():
+    reference = configured(
+        """
+        [daemon]
+        transport = "stdio"
+        log_level = "error"
+        [defaults]
+        backend = "engine"
+        timeout_seconds = 11
+        memory_mb = 100
+        [limits]
+        pids = 64
+        [environments.shell]
+        preset = "shell"
+        timeout_seconds = 5
+        limits = { files = 99 }
+        [environments.greeting]
+        flake = "./greeter#greeter"
+        interpreter = "bash -s"
+        memory_mb = 50
+        [project]
+        path = "greeter"
+        mount_point = "/here"
+        use_flake = true
+        inherit_env.vars = ["TZ"]
+        [session]
+        idle_timeout_seconds = 60
+        """
+    )
+    names = ["shell", "greeting", "project"]
+    options = {"inputs": CONSUMER_INPUTS}
+    artifacts = build(*(f"{reference}#{name}" for name in names), **options)
+    limits = {
+        name: json.loads(engine(artifacts, "plan", "--json", "--env", name))["limits"]
+        for name in names
+    }
+    told = {name: (it["time_ms"], it["memory"] >> 20, it["pids"], it["files"]) for name, it in limits.items()}
+    assert told == {
+        "shell": (5000, 100, 64, 99),
+        "greeting": (11000, 50, 64, 65536),
+        "project": (11000, 100, 64, 65536),
+    }
+    for name in ["greeting", "project"]:
+        assert engine(artifacts, "exec", "--env", name, "--", "greeter") == "hello\n"
+    (metadata,) = build(f"{reference}#told", **options)
+    metadata = json.loads(on_host(metadata).read_text())
+    assert metadata["environments"]["shell"] == {"artifact": str(artifacts[0])}
+    assert metadata["session"] == {"idle_timeout_seconds": 60}
+    assert metadata["project"] == {
+        "path": "greeter",
+        "mount_point": "/here",
+        "use_flake": True,
+        "inherit_env": {"vars": ["TZ"]},
+    }
+
+
+def test_from_toml_refuses_what_it_would_drop():
+    for toml, reason in {
+        "[evironments]": "my.toml: it has no evironments",
+        "[environments.x]": "my.toml: [environments.x] has neither `preset` nor `flake`",
+        "[environments.x]\npreset='ruby'": 'the preset of x "ruby" is none; there are node, python, shell',
+        "[environments.x]\npreset='shell'\nbackend='jail'": "[environments.x] has no backend",
+        "[environments.x]\nflake='./greeter#greeter'\ninterpreter='ruby -e'": 'the interpreter of x "ruby" is none',
+        "[environments.x]\nflake='./greeter#nobody'": "the flake of x, ./greeter, has no package nobody",
+        "[defaults]\nbackend='microvm'": 'the backend "microvm" is none; there are auto, engine, jail',
+        "[daemon]\ntransport='http'": 'the transport "http" is none; there are stdio',
+        "[project]\npath='bare'\nuse_flake=true": "has no devShell",
+    }.items():
+        output = "project" if "project" in toml else "x" if ".x" in toml else "server"
+        words = ["build", "--impure", "--no-link", f"{configured(toml)}#{output}"]
+        failed = nix(*words, inputs=CONSUMER_INPUTS, check=False)
+        assert failed.returncode == 1 and reason in failed.stderr, failed.stderr
+
+
 async def test_nix_run_of_a_checkout_serves_mcp_and_answers_in_three_environments():
     words = ["run", FLAKE, *store.overrides(INPUTS), "--", "--stdio"]
     server = StdioServerParameters(command="nix", args=words, env=store.VARIABLES)
