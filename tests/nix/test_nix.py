@@ -386,6 +386,68 @@ def test_the_agent_of_an_artifact_s_jail_answers():
     assert done.stdout == "42\n" and frames == ["ready 1", f"done 1 {nonce} 0"], done
 
 
+def test_the_overlay_gives_the_server_and_mk_sandbox():
+    directory = flake(
+        """{
+          outputs = { nixpkgs, nix-sandbox-mcp, ... }:
+            let
+              before = nixpkgs.legacyPackages.x86_64-linux;
+              pkgs = before // nix-sandbox-mcp.overlays.default pkgs before;
+            in
+            {
+              packages.x86_64-linux.server = pkgs.nix-sandbox-mcp;
+              packages.x86_64-linux.mine = pkgs.mkSandbox { name = "mine"; interpreter_type = "bash"; packages = [ ]; };
+            };
+          inputs.nixpkgs.url = "github:NixOS/nixpkgs/nixos-unstable";
+          inputs.nix-sandbox-mcp.url = "github:secbear/nix-sandbox-mcp";
+        }"""
+    )
+    server, mine = build(f"path:{directory}#server", f"path:{directory}#mine", inputs=CONSUMER_INPUTS)
+    assert metadata(mine)["name"] == "mine"
+    assert [path.name for path in (on_host(server) / "bin").iterdir()] == ["nix-sandbox-mcp"]
+
+
+def test_the_template_is_a_flake_whose_environment_runs():
+    directory = Path(tempfile.mkdtemp(dir=HOME))
+    # It needs none of the inputs, so nothing is fetched.
+    said("nix", "flake", "init", "-t", FLAKE, cwd=directory)
+    (artifact,) = build(f"path:{directory}#tools", inputs=CONSUMER_INPUTS)
+    script = "echo '[7]' | jq '.[0]'; echo word | rg -o or"
+    answer = engine([artifact], "exec", "--env", "tools", "--", "sh", "-c", script)
+    assert answer == "7\nor\n", answer
+
+
+def test_the_nixos_module_sets_what_a_machine_needs():
+    """With a stand-in for the module system: what it would be given is looked at."""
+    module = """module:
+      let
+        lib = {
+          mkIf = condition: value: if condition then value else { };
+          mkEnableOption = text: text;
+          mkOption = option: option;
+          literalExpression = text: text;
+          types.package = "package";
+        };
+        machine = on: apparmor: module {
+          inherit lib;
+          pkgs.stdenv.hostPlatform.system = "x86_64-linux";
+          config.programs.nix-sandbox-mcp = { enable = on; package = "server"; };
+          config.security.apparmor.enable = apparmor;
+        };
+      in [ (machine true true).config (machine true false).config (machine false true).config
+           "${(machine true true).options.programs.nix-sandbox-mcp.package.default}" ]"""
+    said = nix("eval", "--json", f"{FLAKE}#nixosModules.default", "--apply", module)
+    on, without, off, package = json.loads(said)
+    assert off == {}
+    assert on["environment"]["systemPackages"] == ["server"]
+    assert on["security"]["allowUserNamespaces"] and on["security"]["unprivilegedUsernsClone"]
+    profile = (STAGE / "flake/deploy/apparmor/nix-sandbox-mcp").read_text()
+    assert on["security"]["apparmor"]["policies"]["nix-sandbox-mcp"]["profile"] == profile
+    assert without["security"]["apparmor"]["policies"]["nix-sandbox-mcp"]["profile"] == {}
+    assert on["systemd"]["services"]["user@"]["serviceConfig"]["Delegate"] == "cpu memory pids"
+    assert re.fullmatch(r"/nix/store/.{32}-nix-sandbox-mcp", package), package
+
+
 def readme_example():
     """The flake that README shows."""
     readme = (STAGE / "flake/README.md").read_text()
