@@ -10,24 +10,18 @@ let
     else
       pkgs.${name};
 in
-lib.genAttrs
-  [
-    "shell"
-    "python"
-    "node"
-  ]
-  (
-    name:
-    let
-      preset = read name;
-    in
-    {
-      inherit (preset)
-        description
-        interpreter_type
-        limits
-        name
-        ;
-      packages = map (package preset) preset.packages;
-    }
-  )
+lib.genAttrs (map (lib.removeSuffix ".toml") (lib.attrNames (builtins.readDir ../presets))) (
+  name:
+  let
+    preset = read name;
+  in
+  {
+    inherit (preset)
+      description
+      interpreter_type
+      limits
+      name
+      ;
+    packages = map (package preset) preset.packages;
+  }
+)

@@ -71,6 +71,12 @@ rec {
   escapeRegex = replaceStrings [ "." "+" ] [ "\\." "\\+" ];
   stringToCharacters = text: genList (n: substring n 1 text) (stringLength text);
   hasPrefix = prefix: text: substring 0 (stringLength prefix) text == prefix;
+  removeSuffix =
+    suffix: text:
+    let
+      before = stringLength text - stringLength suffix;
+    in
+    if before >= 0 && substring before (-1) text == suffix then substring 0 before text else text;
   toUpper =
     let
       letters = stringToCharacters "abcdefghijklmnopqrstuvwxyz";

@@ -3,6 +3,7 @@
 tests/nix/run prepares what this needs and calls it.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from mcp import Client, StdioServerParameters
 
 import harness
 import store
+from harness import Lacks
 from store import CHROOT, FLAKE, HOME, INPUTS, STAGE, build, nix, on_host, requisites, said
 
 PROGRAM = os.environ["NIX_SANDBOX_BIN"]
@@ -105,6 +107,15 @@ def test_the_manifest_is_what_nix_store_qr_says():
         assert len(about["closure"]) == len(set(about["closure"]))
         # One root keeps the artifact and everything that it names.
         assert requisites(about["env"]) < requisites(artifact)
+
+
+def test_the_flake_s_environments_are_the_presets():
+    names = nix("eval", "--json", f"{FLAKE}#packages.x86_64-linux", "--apply", "builtins.attrNames")
+    assert set(json.loads(names)) == {*PRESETS, "default", "server"}
+    # For a comparison of two stores: .ci/long.
+    paths = sorted(set().union(*(requisites(artifact) for artifact in bundled().values())))
+    hashes = said("nix-store", "--query", "--hash", *paths)
+    print(f"closures: {len(paths)} paths, {hashlib.sha256(hashes.encode()).hexdigest()}")
 
 
 def test_only_the_closure_is_visible():
@@ -335,7 +346,14 @@ def test_from_toml_refuses_what_it_would_drop():
         assert failed.returncode == 1 and reason in failed.stderr, failed.stderr
 
 
+def needs_nix_store():
+    """Without it Nix changes its root to enter a chroot store, and there no user namespace is to be had."""
+    if not Path("/nix/store").exists():
+        raise Lacks("nix-store")
+
+
 async def test_nix_run_of_a_checkout_serves_mcp_and_answers_in_three_environments():
+    needs_nix_store()
     words = ["run", FLAKE, *store.overrides(INPUTS), "--", "--stdio"]
     server = StdioServerParameters(command="nix", args=words, env=store.VARIABLES)
     async with Client(server) as client:
@@ -352,6 +370,7 @@ async def test_nix_run_of_a_checkout_serves_mcp_and_answers_in_three_environment
 
 
 def test_the_jail_of_an_artifact_runs_code_and_holds_what_the_engine_holds():
+    needs_nix_store()
     code = """
 import os
 print(os.getuid(), os.getcwd(), sorted(os.listdir('/')), __file__)
@@ -378,6 +397,7 @@ print(open('/project/word').read())
 
 
 def test_the_agent_of_an_artifact_s_jail_answers():
+    needs_nix_store()
     code = "print(6 * 7)\n"
     nonce = "0" * 32
     script = f"exec 3< <(printf 'run 1 {nonce} {len(code)}\\n{code}') 4>&2; exec session-run"
