@@ -20,6 +20,11 @@ let
     inherit pkgs;
     basePermissions = c: [ c.bind-nix-store-runtime-closure ];
   };
+  # In the store by itself: an artifact keeps what it names, and does not change with other files.
+  agent = builtins.path {
+    path = ../../agent;
+    name = "agent";
+  };
   passwd = pkgs.writeText "passwd" ''
     sandbox:x:1000:1000::/workspace:/bin/sh
     nobody:x:65534:65534::/nonexistent:/bin/false
@@ -43,7 +48,7 @@ let
       (room c "/code")
       (c.ro-bind passwd "/etc/passwd")
       (c.ro-bind group "/etc/group")
-      (c.ro-bind ../../agent "/agent")
+      (c.ro-bind "${agent}" "/agent")
       # Started by root it would keep root's capabilities.
       (c.unsafe-add-raw-args "--uid 1000 --gid 1000 --cap-drop ALL --disable-userns")
       (c.unsafe-add-raw-args "--hostname sandbox --chdir /workspace")

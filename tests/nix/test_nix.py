@@ -346,6 +346,16 @@ def test_from_toml_refuses_what_it_would_drop():
         assert failed.returncode == 1 and reason in failed.stderr, failed.stderr
 
 
+def test_a_jail_names_nothing_that_its_artifact_does_not_keep():
+    for artifact in bundled().values():
+        kept = requisites(artifact)
+        for name in ["run", "session-run"]:
+            jail = on_host(os.readlink(on_host(artifact) / "bin" / name)).read_text()
+            named = set(re.findall(r"/nix/store/[a-z0-9]{32}-[A-Za-z0-9+._?=-]+", jail))
+            assert named and named <= kept, named - kept
+            assert str(STAGE) not in jail
+
+
 def needs_nix_store():
     """Without it Nix changes its root to enter a chroot store, and there no user namespace is to be had."""
     if not Path("/nix/store").exists():
