@@ -18,5 +18,7 @@ pkgs.writeShellScriptBin "nix-sandbox-mcp" ''
   ${lib.concatStringsSep "\n" (
     lib.mapAttrsToList (name: value: "export ${name}=\${${name}-${lib.escapeShellArg value}}") defaults
   )}
+  # For NIX_SANDBOX_BACKEND=jail, where the machine has none.
+  export PATH="''${PATH:+$PATH:}${pkgs.bubblewrap}/bin"
   exec ${server}/bin/nix-sandbox-mcp "$@"
 ''
