@@ -43,6 +43,7 @@
         default = {
           type = "app";
           program = "${self.packages.${pkgs.stdenv.hostPlatform.system}.default}/bin/nix-sandbox-mcp";
+          meta.description = "The MCP server, with the environments of config.example.toml";
         };
       });
 
