@@ -15,12 +15,9 @@ in
 rec {
   inherit (builtins)
     attrNames
-    attrValues
     concatStringsSep
     elem
     filter
-    isString
-    listToAttrs
     mapAttrs
     ;
 
@@ -35,7 +32,6 @@ rec {
   flatten = x: if isList x then builtins.concatMap flatten x else [ x ];
   unique = foldl' (seen: x: if builtins.elem x seen then seen else seen ++ [ x ]) [ ];
   optional = condition: x: if condition then [ x ] else [ ];
-  optionals = condition: list: if condition then list else [ ];
   subtractLists = unwanted: filter (x: !builtins.elem x unwanted);
 
   # Attribute sets.
@@ -109,7 +105,6 @@ rec {
   };
 
   # Packages.
-  isDerivation = x: x.type or null == "derivation";
   getBin = package: package.bin or package.out or package;
   getExe =
     package: "${getBin package}/bin/${package.meta.mainProgram or package.pname or package.name}";
