@@ -50,7 +50,7 @@ fn writing_anywhere_but_workspace_tmp_dev_shm_fails_with_erofs_or_eacces() {
     needs!(Userns);
     let ran = sh(
         "for d in / /etc /usr /usr/bin /bin /lib /dev /dev/pts /proc /proc/sys/kernel; do \
-                  touch $d/x 2>&1; done; for d in /workspace /tmp /dev/shm; do touch $d/x && echo $d; done",
+                  [ ! -d $d ] || touch $d/x 2>&1; done; for d in /workspace /tmp /dev/shm; do touch $d/x && echo $d; done",
     );
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert_eq!(&lines[lines.len() - 3..], ["/workspace", "/tmp", "/dev/shm"]);
@@ -93,15 +93,14 @@ fn dev_is_our_own_and_minimal() {
     assert_eq!(
         ran.stdout,
         "fd\nfull\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero\n\
-         755 sandbox\n4\nsh: 1: echo: echo: I/O error\ntmpfs\ndevpts\n"
-            .replace("echo: echo: I/O error", dev_full(&ran.stdout))
+         755 sandbox\n4\n/dev/full\ntmpfs\ndevpts\n"
+            .replace("/dev/full", dev_full(&ran.stdout))
     );
 }
 
 /// dash and bash tell a full device in their own words.
 fn dev_full(stdout: &str) -> &str {
-    let line = stdout.lines().rfind(|line| line.contains("echo:")).unwrap_or_default();
-    line.strip_prefix("sh: 1: ").unwrap_or(line)
+    stdout.lines().find(|line| line.contains("echo:")).unwrap_or_default()
 }
 
 #[test]
@@ -144,7 +143,8 @@ fn sh_and_env_are_where_scripts_look_for_them() {
 #[test]
 fn a_compiled_or_copied_program_in_the_workspace_can_be_executed() {
     needs!(Userns);
-    let ran = sh("cp /bin/echo ./mine && ./mine works; chmod 6755 mine; ./mine still");
+    let ran = sh("cp $(command -v bash) ./mine && ./mine -c 'echo works'; chmod 6755 mine; \
+                  ./mine -c 'echo still'");
     assert_eq!(ran.stdout, "works\nstill\n", "{}", ran.stderr);
 }
 
@@ -156,7 +156,7 @@ fn of_a_home_an_interpreter_s_own_prefix_is_shown_and_nothing_beside_it() {
         &[],
         b"import os, sys\n\
           place = sys.base_prefix\n\
-          while place not in ('/', '/usr'):\n\
+          while place not in ('/', '/usr') and not place.startswith('/nix/store/'):\n\
           \x20   above = os.path.dirname(place)\n\
           \x20   if above != '/': print(above, os.listdir(above) == [os.path.basename(place)])\n\
           \x20   place = above\n",
