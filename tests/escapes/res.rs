@@ -200,7 +200,9 @@ fn fork_elsewhere(project: &Path) {
     fs::write(&settings, FEW).expect("settings");
     let script = "n=0; while [ $n -lt 60 ]; do sleep 300 & n=$((n + 1)); done; echo up; wait";
     let mut command = command();
-    command.args(["exec", "--timeout", "300", "--", "sh", "-c", script]).env("NIX_SANDBOX_CONFIG", settings);
+    command
+        .args(["exec", "--timeout", "300", "--", "sh", "-c", script])
+        .env("NIX_SANDBOX_CONFIG", settings);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("start");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
