@@ -91,17 +91,22 @@ fn main() {
     assert!(unknown.is_empty(), "reasons are given for what is not there: {unknown:?}");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["here"] => show("here", AT_ONCE, &entries, |entry| entry.only_in_a_vm.is_empty()),
-        ["machine"] => show("machine", 1, &entries, |entry| !entry.only_in_a_vm.is_empty()),
+        [place @ ("here" | "machine")] => show(place, "", &entries),
+        [place @ ("here" | "machine"), word] => show(place, word, &entries),
         [table, rows] => write(table, &entries, &rows::read(rows)),
-        _ => panic!("usage: walls here, walls machine, or walls TABLE ROWS"),
+        _ => panic!("usage: walls here [WORD], walls machine [WORD], or walls TABLE ROWS"),
     }
 }
 
-/// Runs those of the entries, so many at once, and prints what each showed.
+/// Runs the entries that belong there and whose names have the word, and prints what each showed.
 #[allow(clippy::print_stdout, reason = "it is read from there")]
-fn show(place: &str, at_once: usize, entries: &[&Entry], wanted: fn(&Entry) -> bool) {
-    let entries: Vec<_> = entries.iter().copied().filter(|entry| wanted(entry)).collect();
+fn show(place: &str, word: &str, entries: &[&Entry]) {
+    let here = place == "here";
+    // Those of the machine compete for all that it has.
+    let at_once = if here { AT_ONCE } else { 1 };
+    let wanted =
+        |entry: &&&Entry| entry.only_in_a_vm.is_empty() == here && entry.name.contains(word);
+    let entries: Vec<_> = entries.iter().filter(wanted).collect();
     let lacking: Vec<_> = entries.iter().filter(|entry| !entry.can_run()).map(|e| e.name).collect();
     assert!(lacking.is_empty(), "{lacking:?} cannot be run here");
     println!("{}", rows::place(place, &kernel()));
