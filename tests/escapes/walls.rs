@@ -127,8 +127,9 @@ fn write(path: &str, entries: &[&Entry], rows: &Rows) {
     std::fs::write(path, table(entries, rows)).expect("write the table");
     let unexplained: Vec<_> = entries
         .iter()
-        .filter(|entry| rows.of(entry).count() < 2 && remarks::of(entry).is_empty())
-        .map(|entry| format!("{} ({})", entry.name, rows.of(entry).count()))
+        .filter(|entry| rows.of(entry).is_some_and(|row| row.count() < 2))
+        .filter(|entry| remarks::of(entry).is_empty())
+        .map(|entry| entry.name)
         .collect();
     assert!(unexplained.is_empty(), "no reason is given for {}", unexplained.join(", "));
 }
@@ -219,7 +220,7 @@ fn refused(answer: &str) -> bool {
 
 fn table(entries: &[&Entry], rows: &Rows) -> String {
     let open: Vec<&Row> =
-        entries.iter().map(|entry| rows.of(entry)).filter(|row| !row.0.is_empty()).collect();
+        entries.iter().filter_map(|entry| rows.of(entry)).filter(|row| !row.0.is_empty()).collect();
     let twice = open.iter().filter(|row| row.count() >= 2).count();
     let attempts: Vec<&Line> = open.iter().flat_map(|row| row.0.values()).collect();
     let attempts_twice = attempts.iter().filter(|line| line.count() >= 2).count();
@@ -240,11 +241,13 @@ fn table(entries: &[&Entry], rows: &Rows) -> String {
          where no cgroup does, so without the cgroup it is there.\n\n\
          | | entries | attempts in them |\n|---|---|---|\n\
          | all | {} | |\n\
+         | run with walls missing | {} | |\n\
          | something succeeds where none of these walls stands | {} | {} |\n\
          | of these, stopped by two walls or more | {twice} ({} %) | {attempts_twice} ({} %) |\n\n",
         rows.here,
         rows.machine,
         entries.len(),
+        entries.iter().filter(|entry| rows.of(entry).is_some()).count(),
         open.len(),
         attempts.len(),
         percent(twice, open.len()),
@@ -254,7 +257,13 @@ fn table(entries: &[&Entry], rows: &Rows) -> String {
     let _ = writeln!(text, "| entry | {} | walls | remark |", heads.join(" | "));
     let _ = writeln!(text, "|---|{}---|---|", "---|".repeat(WALLS.len()));
     for entry in entries {
-        let row = rows.of(entry);
+        let Some(row) = rows.of(entry) else {
+            let cells = " |".repeat(WALLS.len());
+            let reason = entry.only_in_a_vm;
+            let _ =
+                writeln!(text, "| {} |{cells} — | not run without walls: {reason} |", entry.name);
+            continue;
+        };
         let cells: Vec<&str> = WALLS.iter().map(|(name, _)| row.cell(name)).collect();
         let number = if row.0.is_empty() { "always".to_owned() } else { row.count().to_string() };
         let reason = if row.count() < 2 { remarks::of(entry) } else { entry.note };
