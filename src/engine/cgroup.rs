@@ -47,7 +47,7 @@ const PERIOD_US: u64 = 100_000;
 /// How long the processes of a killed cgroup may take to be gone.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long systemd may take to answer.
-const SYSTEMD: Duration = Duration::from_secs(2);
+const SYSTEMD: Duration = Duration::from_secs(5);
 /// Says that this program was started in a scope by itself: it is not tried twice.
 const IN_SCOPE: &str = "NIX_SANDBOX_IN_SCOPE";
 

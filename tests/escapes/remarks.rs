@@ -63,6 +63,7 @@ const REMARKS: &[(&str, &[&str])] = &[
             "mnt_16_forged_file_handles",
             "prc_01_sysrq",
             "sys_02_bpf",
+            "sys_16_kernels_and_modules",
             "sys_21_more_processor",
             "sys_28_core_scheduling",
         ],
@@ -114,6 +115,10 @@ const REMARKS: &[(&str, &[&str])] = &[
     (
         "the processes are its own; pid 1 has a second wall",
         &["ptr_01_ptrace", "ptr_02_memory_of_others"],
+    ),
+    (
+        "it tells what everybody may know and changes nothing",
+        &["sys_17_the_whole_machine", "sys_19_the_clock"],
     ),
     ("how many there are, and nothing of them", &["ptr_05_descriptors_of_pid_1"]),
     (

@@ -30,7 +30,7 @@ entries! {
         processes: at most 100\n\
         [timed_out]\n\
         ", settings: FEW,
-        options: &["--timeout", "2"], only_in_a_vm: BOMB;
+        options: &["--timeout", "5"], only_in_a_vm: BOMB;
     res_02_threads_whoever_started_it: "RES-02" "res/RES-02.py" =>
         "\
         root of the host: False\n\
@@ -198,9 +198,11 @@ impl Drop for Other {
 fn fork_elsewhere(project: &Path) {
     let settings = project.join("settings.toml");
     fs::write(&settings, FEW).expect("settings");
-    let script = "n=0; while [ $n -lt 60 ]; do sleep 60 & n=$((n + 1)); done; echo up; wait";
+    let script = "n=0; while [ $n -lt 60 ]; do sleep 300 & n=$((n + 1)); done; echo up; wait";
     let mut command = command();
-    command.args(["exec", "--", "sh", "-c", script]).env("NIX_SANDBOX_CONFIG", settings);
+    command
+        .args(["exec", "--timeout", "300", "--", "sh", "-c", script])
+        .env("NIX_SANDBOX_CONFIG", settings);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("start");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");

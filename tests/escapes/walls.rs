@@ -1,23 +1,22 @@
 //! Which wall stops which escape: runs every entry with walls missing and writes
 //! `docs/evidence/walls.md`. Started by `tests/walls`; needs the feature `wall-removal`.
 //!
-//! `walls FILE [MACHINE]` writes the table, with what a machine printed; `walls --in-a-machine` is
-//! what runs there.
+//! `walls here` and, in a virtual machine, `walls machine` print what each entry showed;
+//! `walls TABLE ROWS` writes the table of what both printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 #[path = "main.rs"]
 #[allow(dead_code, unused_imports, reason = "what the tests need is not built here")]
 mod escapes;
-mod machine;
 mod remarks;
+mod rows;
 
 use escapes::harness::{self, Entry};
 pub(crate) use escapes::support;
-use machine::Machine;
+use rows::Rows;
 
 /// The walls that can be left out, with the head of their column. What cannot be is told in the table's
 /// introduction.
@@ -48,14 +47,9 @@ struct Line {
     needs: BTreeSet<&'static str>,
 }
 
-/// What one entry showed.
-#[derive(Debug, Clone)]
-enum Row {
-    /// The lines that succeed where no wall stands, by their text before the colon.
-    Lines(BTreeMap<String, Line>),
-    /// It was not run without a wall.
-    OnlyInAVm,
-}
+/// What one entry showed: the lines that succeed where no wall stands, by their text before the colon.
+#[derive(Debug, Default)]
+struct Row(BTreeMap<String, Line>);
 
 impl Line {
     /// How many walls stop it: one, if nothing is left when that one is missing.
@@ -65,28 +59,19 @@ impl Line {
 }
 
 impl Row {
-    fn lines(&self) -> impl Iterator<Item = (&String, &Line)> {
-        match self {
-            Self::Lines(lines) => Some(lines),
-            Self::OnlyInAVm => None,
-        }
-        .into_iter()
-        .flatten()
-    }
-
     /// The walls that stop the line that fewest walls stop; none of these, if it has no line.
     fn count(&self) -> usize {
-        self.lines().map(|(_, line)| line.count()).min().unwrap_or_default()
+        self.0.values().map(Line::count).min().unwrap_or_default()
     }
 
     /// The lines that one wall alone stops.
     fn weak(&self) -> String {
-        let weak = self.lines().filter(|(_, line)| line.count() < 2);
+        let weak = self.0.iter().filter(|(_, line)| line.count() < 2);
         weak.map(|(text, _)| format!("`{text}`")).collect::<Vec<_>>().join(", ")
     }
 
     fn cell(&self, wall: &str) -> &'static str {
-        let Self::Lines(lines) = self else { return "" };
+        let Self(lines) = self;
         let stops = lines.values().filter(|line| line.stopped_by.contains(wall)).count();
         let needed = lines.values().any(|line| line.needs.contains(wall));
         match (stops, needed) {
@@ -106,63 +91,47 @@ fn main() {
     assert!(unknown.is_empty(), "reasons are given for what is not there: {unknown:?}");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--in-a-machine"] => in_a_machine(&entries),
-        [table] => write(table, &entries, &Machine::default()),
-        [table, machine] => {
-            write(
-                table,
-                &entries,
-                &Machine::read(&std::fs::read_to_string(machine).expect("machine")),
-            );
-        }
-        _ => panic!("usage: walls TABLE [MACHINE], or walls --in-a-machine"),
+        [place @ ("here" | "machine")] => show(place, "", &entries),
+        [place @ ("here" | "machine"), word] => show(place, word, &entries),
+        [table, rows] => write(table, &entries, &rows::read(rows)),
+        _ => panic!("usage: walls here [WORD], walls machine [WORD], or walls TABLE ROWS"),
     }
 }
 
-/// Runs what must not be run elsewhere, one after the other, and prints what it showed.
+/// Runs the entries that belong there and whose names have the word, and prints what each showed.
 #[allow(clippy::print_stdout, reason = "it is read from there")]
-fn in_a_machine(entries: &[&Entry]) {
-    println!("{}", machine::tell_kernel(&kernel()));
-    for entry in entries.iter().filter(|entry| !entry.only_in_a_vm.is_empty()) {
-        assert!(entry.can_run(), "this machine cannot run {}", entry.name);
-        println!("{}", machine::tell(entry.name, &examine(entry)));
-    }
-}
-
-/// Runs what may be run here, adds what the machine showed, and writes the table.
-fn write(path: &str, entries: &[&Entry], machine: &Machine) {
+fn show(place: &str, word: &str, entries: &[&Entry]) {
+    let here = place == "here";
+    // Those of the machine compete for all that it has.
+    let at_once = if here { AT_ONCE } else { 1 };
+    let wanted =
+        |entry: &&&Entry| entry.only_in_a_vm.is_empty() == here && entry.name.contains(word);
+    let entries: Vec<_> = entries.iter().filter(wanted).collect();
     let lacking: Vec<_> = entries.iter().filter(|entry| !entry.can_run()).map(|e| e.name).collect();
-    assert!(lacking.is_empty(), "this host cannot run {lacking:?}");
-    let (next, rows) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    assert!(lacking.is_empty(), "{lacking:?} cannot be run here");
+    println!("{}", rows::place(place, &kernel()));
+    let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..at_once {
             scope.spawn(|| {
                 while let Some(entry) = entries.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let started = std::time::Instant::now();
-                    let row = row(entry, machine);
-                    rows.lock().unwrap_or_else(PoisonError::into_inner).insert(entry.name, row);
-                    eprintln!("{} ({:.1} s)", entry.name, started.elapsed().as_secs_f64());
+                    println!("{}", rows::row(entry.name, &examine(entry)));
                 }
             });
         }
     });
-    let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
-    std::fs::write(path, table(entries, &rows, machine)).expect("write the table");
-    let unexplained: Vec<_> = entries
-        .iter()
-        .filter(|entry| matches!(rows[entry.name], Row::Lines(_)))
-        .filter(|entry| rows[entry.name].count() < 2 && remarks::of(entry).is_empty())
-        .map(|entry| format!("{} ({})", entry.name, rows[entry.name].count()))
-        .collect();
-    assert!(unexplained.is_empty(), "no reason is given for {}", unexplained.join(", "));
 }
 
-/// What an entry showed here, or in the machine.
-fn row(entry: &Entry, machine: &Machine) -> Row {
-    if entry.only_in_a_vm.is_empty() {
-        return examine(entry);
-    }
-    machine.rows.get(entry.name).cloned().unwrap_or(Row::OnlyInAVm)
+/// Writes the table.
+fn write(path: &str, entries: &[&Entry], rows: &Rows) {
+    std::fs::write(path, table(entries, rows)).expect("write the table");
+    let unexplained: Vec<_> = entries
+        .iter()
+        .filter(|entry| rows.of(entry).is_some_and(|row| row.count() < 2))
+        .filter(|entry| remarks::of(entry).is_empty())
+        .map(|entry| entry.name)
+        .collect();
+    assert!(unexplained.is_empty(), "no reason is given for {}", unexplained.join(", "));
 }
 
 /// This kernel, by its release and the version of its Landlock.
@@ -185,7 +154,7 @@ fn examine(entry: &Entry) -> Row {
     let mut lines: BTreeMap<String, Line> =
         without(names().collect()).into_iter().map(|line| (line, Line::default())).collect();
     if lines.is_empty() {
-        return Row::Lines(lines);
+        return Row(lines);
     }
     for wall in names() {
         let alone = without(names().filter(|name| *name != wall).collect());
@@ -208,7 +177,7 @@ fn examine(entry: &Entry) -> Row {
             }
         }
     }
-    Row::Lines(lines)
+    Row(lines)
 }
 
 /// One run, in a thread of its own, as each test has: what an entry's preparation holds ends with it.
@@ -249,16 +218,16 @@ fn refused(answer: &str) -> bool {
         || answer.starts_with('[')
 }
 
-fn table(entries: &[&Entry], rows: &BTreeMap<&str, Row>, machine: &Machine) -> String {
-    let run = rows.values().filter(|row| matches!(row, Row::Lines(_))).count();
-    let open: Vec<&Row> = rows.values().filter(|row| row.lines().next().is_some()).collect();
+fn table(entries: &[&Entry], rows: &Rows) -> String {
+    let open: Vec<&Row> =
+        entries.iter().filter_map(|entry| rows.of(entry)).filter(|row| !row.0.is_empty()).collect();
     let twice = open.iter().filter(|row| row.count() >= 2).count();
-    let attempts: Vec<&Line> = open.iter().flat_map(|row| row.lines()).map(|(_, l)| l).collect();
+    let attempts: Vec<&Line> = open.iter().flat_map(|row| row.0.values()).collect();
     let attempts_twice = attempts.iter().filter(|line| line.count() >= 2).count();
     let percent = |part: usize, whole: usize| (part * 100).checked_div(whole).unwrap_or_default();
     let mut text = format!(
         "# Which wall stops what\n\n\
-         Generated by `tests/walls` on {}, started by {}; do not edit. Each line is\n\
+         Generated by `tests/walls` on {}, started by root; do not edit. Each line is\n\
          an entry of [`tests/escapes`](../../tests/escapes/README.md): what it tries is told there, and so is\n\
          what is right. Those marked *VM* could harm the machine: they were run on {},\n\
          in a virtual one (`tests/vm`), the only one with cgroups.\n\n\
@@ -272,13 +241,13 @@ fn table(entries: &[&Entry], rows: &BTreeMap<&str, Row>, machine: &Machine) -> S
          where no cgroup does, so without the cgroup it is there.\n\n\
          | | entries | attempts in them |\n|---|---|---|\n\
          | all | {} | |\n\
-         | run with walls missing | {run} | |\n\
+         | run with walls missing | {} | |\n\
          | something succeeds where none of these walls stands | {} | {} |\n\
          | of these, stopped by two walls or more | {twice} ({} %) | {attempts_twice} ({} %) |\n\n",
-        kernel(),
-        if support::is_root() { "root" } else { "an ordinary user" },
-        if machine.kernel.is_empty() { "no other" } else { &machine.kernel },
+        rows.here,
+        rows.machine,
         entries.len(),
+        entries.iter().filter(|entry| rows.of(entry).is_some()).count(),
         open.len(),
         attempts.len(),
         percent(twice, open.len()),
@@ -288,22 +257,19 @@ fn table(entries: &[&Entry], rows: &BTreeMap<&str, Row>, machine: &Machine) -> S
     let _ = writeln!(text, "| entry | {} | walls | remark |", heads.join(" | "));
     let _ = writeln!(text, "|---|{}---|---|", "---|".repeat(WALLS.len()));
     for entry in entries {
-        let row = &rows[entry.name];
+        let Some(row) = rows.of(entry) else {
+            let cells = " |".repeat(WALLS.len());
+            let reason = entry.only_in_a_vm;
+            let _ =
+                writeln!(text, "| {} |{cells} — | not run without walls: {reason} |", entry.name);
+            continue;
+        };
         let cells: Vec<&str> = WALLS.iter().map(|(name, _)| row.cell(name)).collect();
-        let number = match row {
-            Row::OnlyInAVm => "—".to_owned(),
-            Row::Lines(lines) if lines.is_empty() => "always".to_owned(),
-            Row::Lines(_) => row.count().to_string(),
-        };
-        let reason = match row {
-            Row::OnlyInAVm => format!("only in a virtual machine: {}", entry.only_in_a_vm),
-            Row::Lines(_) if row.count() < 2 => remarks::of(entry).to_owned(),
-            Row::Lines(_) => entry.note.to_owned(),
-        };
+        let number = if row.0.is_empty() { "always".to_owned() } else { row.count().to_string() };
+        let reason = if row.count() < 2 { remarks::of(entry) } else { entry.note };
         let weak = row.weak();
-        let remark = if weak.is_empty() { reason } else { format!("{weak}: {reason}") };
-        let in_a_vm = matches!(row, Row::Lines(_)) && !entry.only_in_a_vm.is_empty();
-        let remark = if in_a_vm { format!("VM. {remark}") } else { remark };
+        let remark = if weak.is_empty() { reason.to_owned() } else { format!("{weak}: {reason}") };
+        let remark = if entry.only_in_a_vm.is_empty() { remark } else { format!("VM. {remark}") };
         let _ = writeln!(text, "| {} | {} | {number} | {remark} |", entry.name, cells.join(" | "));
     }
     text

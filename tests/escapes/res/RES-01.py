@@ -12,6 +12,6 @@ def fork():
         signal.pause()
 
 
-while count < 500 and (answer := attempt(fork)) == "ok":
+while count < 200 and (answer := attempt(fork)) == "ok":
     count += 1
 show("forked", f"{count}, then {answer}")

@@ -10,7 +10,7 @@ show("root of the host", outside == "0" or count != "1")
 wait = threading.Event()
 threads = 0
 try:
-    while threads < 2000:
+    while threads < 300:
         threading.Thread(target=wait.wait, daemon=True).start()
         threads += 1
     show("threads", "no limit")

@@ -27,7 +27,7 @@ def orphan():
     os.waitpid(child, 0)
 
 
-for _ in range(300):
+for _ in range(200):
     orphan()
 until = time.monotonic() + 10
 while zombies(1) and time.monotonic() < until:
@@ -41,6 +41,6 @@ def child():
 
 
 made = 0
-while made < 500 and (answer := attempt(child)) == "ok":
+while made < 200 and (answer := attempt(child)) == "ok":
     made += 1
 show("own zombies", f"{made}, then {answer}")
