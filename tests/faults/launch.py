@@ -200,7 +200,8 @@ class Servers:
 
 def ours(words):
     """Whether a panic is told that is ours: not of the language's start, nor of a library that cannot say it otherwise."""
-    return any(" src/" in place[:5] for place in words.split("panicked at")[1:])
+    places = words.split("panicked at")[1:]
+    return any(place.startswith(" src/") and "OS can't spawn worker thread" not in place for place in places)
 
 
 def clear(text):

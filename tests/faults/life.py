@@ -140,6 +140,22 @@ def cancelled_at_every_stage(place):
     return f"{number} calls cancelled"
 
 
+def sessions_that_end_unseen(place):
+    """Interpreters that die between two calls: what the server held of them it lets go, within seconds."""
+    number = 200 if place.everything else 40
+    with place.client() as client:
+        works(client)
+        before = host.held(client.process.pid)["descriptors"]
+        for n in range(number):
+            client.run("(sleep 0.01; kill -9 $$) &", session=f"u{n}")
+        now = host.settled(lambda: host.held(client.process.pid)["descriptors"] <= before, True, 30)
+        assert now is True, f"{before} descriptors, then {host.held(client.process.pid)['descriptors']}"
+        assert "new session: the state of earlier calls was lost" in client.run("true", session="u0")
+        client.run("exit", session="u0")
+        rests(client)
+    return f"{number} sessions died unseen"
+
+
 # --- Signals
 
 
@@ -385,7 +401,7 @@ def store(place, base):
         works(client)
 
 
-TESTS = [half_a_line, a_pipe_that_closes_in_mid_reply, pipelined_10000, cancelled_at_every_stage, signals, no_descriptors,
+TESTS = [half_a_line, a_pipe_that_closes_in_mid_reply, pipelined_10000, cancelled_at_every_stage, sessions_that_end_unseen, signals, no_descriptors,
          no_memory_for_us, no_processes, a_full_disk, tmp_is_read_only, root_of_a_container, clocks_jump, a_path_that_vanishes]
 
 

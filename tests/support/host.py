@@ -113,16 +113,28 @@ def held(pid):
     """What one process holds: descriptors, threads, mounts that it sees, private memory in KiB."""
     status = dict(line.split(":", 1) for line in read(f"/proc/{pid}/status").splitlines() if ":" in line)
     number = lambda name: int(status.get(name, "0").split()[0])
-    try:
-        descriptors = len(os.listdir(f"/proc/{pid}/fd"))
-    except PermissionError:  # a launcher hides itself from its own user
-        descriptors = 0
+    links = list(descriptors(pid))
+    kept = sum(link.endswith((".stdout", ".stderr")) for link in links)
     return {
-        "descriptors": descriptors,
+        "descriptors": len(links) - kept,
+        "kept outputs": kept,
         "threads": number("Threads"),
         "mounts": len(read(f"/proc/{pid}/mountinfo").splitlines()),
         "memory": number("RssAnon"),
     }
+
+
+def descriptors(pid):
+    """Where each descriptor of a process leads; a launcher hides that from its own user."""
+    try:
+        numbers = os.listdir(f"/proc/{pid}/fd")
+    except PermissionError:
+        return
+    for number in numbers:
+        try:
+            yield os.readlink(f"/proc/{pid}/fd/{number}")
+        except OSError:
+            pass  # it is closed
 
 
 def tree(root):
