@@ -35,8 +35,8 @@ def read(path):
         return f"errno {error.errno}"
 
 
-def machine(owner):
-    """What of the machine is to stay as it is; `owner` is the uid of the sandboxes. Name → value."""
+def machine(owner, server=None):
+    """What of the machine is to stay as it is; `owner` is the uid of the sandboxes, `server` one that runs. Name → value."""
     seen = {f"sysctl {knob}": read(f"/proc/sys/{knob}").strip() for knob in KNOBS}
     seen["mounts"] = sorted(line.split(" ", 3)[3] for line in read("/proc/self/mountinfo").splitlines())
     seen["modules"] = sorted(line.split(" ")[0] for line in read("/proc/modules").splitlines())
@@ -44,7 +44,8 @@ def machine(owner):
         seen[f"sysvipc {kind}"] = [line for line in read(f"/proc/sysvipc/{kind}").splitlines() if str(owner) in line.split()]
     seen["files"] = sorted(files_of(owner))
     if owner != os.geteuid():
-        seen["processes"] = sorted(processes_of(owner))
+        known = {*children(server), *standing(server)} if server else set()
+        seen["processes"] = sorted(set(processes_of(owner)) - known)
         seen["sockets"] = sum(line.split()[7] == str(owner) for line in inet_sockets())
     return seen
 
@@ -98,6 +99,18 @@ def below(pid):
     for child in children(pid):
         found += [child, *below(child)]
     return found
+
+
+def standing(server):
+    """The sandboxes that stand ready below a server: their pid 1s, whose arguments are wiped and which run nothing."""
+    ones = [pid for launcher in children(server) for pid in children(launcher)]
+    return [pid for pid in ones if not read(f"/proc/{pid}/cmdline").strip("\0") and not children(pid)]
+
+
+def running(server):
+    """What is below a server besides its launcher and what stands ready."""
+    all = set(below(server))
+    return sorted(all - set(children(server)) - set(standing(server)))
 
 
 def cgroups(pid):
