@@ -282,3 +282,36 @@ fn a_function_fits_a_screen() {
     }
     assert!(long.is_empty(), "{long:#?}");
 }
+
+/// The names that a manifest has in its tables of dependencies.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let text =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(manifest)).expect(manifest);
+    let mut names = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if line.starts_with('[') {
+            inside =
+                matches!(line, "[dependencies]" | "[dev-dependencies]" | "[build-dependencies]");
+        } else if let Some((name, _)) = line.split_once('=').filter(|_| inside) {
+            names.push(name.trim().to_owned());
+        }
+    }
+    assert!(!names.is_empty(), "{manifest} has dependencies");
+    names
+}
+
+#[test]
+fn a_short_written_reason_for_each_dependency() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/ARCHITECTURE.md");
+    let page = fs::read_to_string(page).expect("ARCHITECTURE.md");
+    let (_, table) = page.split_once("## Dependencies").expect("a chapter");
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    let lacking: Vec<String> = [dependencies("Cargo.toml"), dependencies("fuzz/Cargo.toml")]
+        .concat()
+        .into_iter()
+        .filter(|name| name != "nix-sandbox-mcp")
+        .filter(|name| !rows.iter().any(|row| row.contains(&format!("`{name}`"))))
+        .collect();
+    assert!(lacking.is_empty(), "docs/ARCHITECTURE.md has no reason for {lacking:?}");
+}

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::io::{Seek, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
@@ -269,7 +270,8 @@ fn host_proc() -> Result<OwnedFd, StepError> {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        // Its sandboxes die with it.
+        // Its sandboxes die with it. Who may not kill it (root without CAP_KILL) can hang up.
+        let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -130,6 +130,8 @@ fn owner_namespace(outside: u32) -> Result<OwnedFd, StepError> {
             drop(go);
             let entered = nix::sched::unshare(CloneFlags::CLONE_NEWUSER).is_ok();
             let _ = nix::unistd::write(&tell, &[u8::from(entered)]);
+            // Whether it was told or not: the other side waits for one or the other.
+            drop(tell);
             let _ = File::from(wait).read(&mut [0]);
             kernel::exit_now(0)
         }

@@ -16,8 +16,11 @@ pub use policy::policy_json;
 pub use server::mcp_line;
 pub use text::{agent_frame, output_shaper};
 
-/// All targets by name. Each panics where something does not hold.
-pub const TARGETS: [(&str, fn(&[u8])); 10] = [
+/// What takes an input, and panics where something does not hold.
+pub type Target = fn(&[u8]);
+
+/// All targets by name.
+pub const TARGETS: [(&str, Target); 10] = [
     ("agent_frame", agent_frame),
     ("cli_args", cli_args),
     ("mcp_line", mcp_line),
@@ -54,7 +57,7 @@ mod tests {
                 fs::read_dir(&place).expect(name).map(|file| file.expect(name).path()).collect();
             assert!(files.len() >= 3, "{name} has seeds");
             for file in files {
-                println!("{}", file.display());
+                eprintln!("{}", file.display());
                 target(&fs::read(&file).expect("seed"));
             }
         }

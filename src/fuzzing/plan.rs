@@ -65,7 +65,7 @@ fn kind(dice: &mut Dice<'_>) -> MountKind {
         0 => MountKind::Bind {
             source: HostFile {
                 path: place(dice),
-                directory: dice.byte() % 2 == 0,
+                directory: dice.byte().is_multiple_of(2),
                 identity: FileIdentity { device: 1, inode: dice.number(&SIZES) },
             },
         },

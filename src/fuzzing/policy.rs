@@ -32,7 +32,7 @@ fn loads(program: &Program) {
         let inside = |skip: usize| assert!(at + 1 + skip < code.len(), "a jump out of the program");
         match instruction.code {
             0x20 => {
-                assert!(instruction.k % 4 == 0 && instruction.k < 64, "a load beyond seccomp_data")
+                assert!(instruction.k % 4 == 0 && instruction.k < 64, "a load beyond seccomp_data");
             }
             0x05 => inside(usize::try_from(instruction.k).expect("usize")),
             0x15 | 0x25 | 0x35 => {

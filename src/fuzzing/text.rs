@@ -31,7 +31,7 @@ pub fn agent_frame(bytes: &[u8]) {
         for line in &whole {
             match line {
                 Line::Ready => {
-                    assert!(awaited.is_none(), "nobody is ready in the middle of a call")
+                    assert!(awaited.is_none(), "nobody is ready in the middle of a call");
                 }
                 Line::Done(_) | Line::End(_) => {
                     assert!(awaited.is_some(), "an answer that nobody asked for was taken");

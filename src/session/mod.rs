@@ -212,12 +212,14 @@ impl Sessions {
 }
 
 impl Slot {
-    /// Ends it if nobody uses it and its time is over.
+    /// Ends it if nobody uses it and its time is over; lets go of it if it has ended by itself.
     fn expire(&self, rules: &Rules) {
         // Locked: a call is under way.
         let Ok(mut state) = self.state.try_lock() else { return };
-        let Some(live) = &state.live else { return };
-        let why = if live.started.elapsed() >= rules.lifetime {
+        let Some(live) = &mut state.live else { return };
+        let why = if let Some(why) = live.is_gone() {
+            why.to_owned()
+        } else if live.started.elapsed() >= rules.lifetime {
             format!("it had lived for {} s", rules.lifetime.as_secs())
         } else if lock(&self.used).elapsed() >= rules.idle {
             format!("it was not used for {} s", rules.idle.as_secs())

@@ -66,10 +66,11 @@ def table(counts):
                 yield call, which, errno
 
 
-def always(fault):
-    """What was once borne in silence is tried with every change."""
-    call, _, errno = fault
-    return (call, errno) in {("prctl", "EINVAL"), ("openat", "ENOENT")}
+def always(name, fault):
+    """What was once borne in silence, or waited for ever, is tried with every change."""
+    call, which, errno = fault
+    once = {"launches": {("prctl", "EINVAL"), ("openat", "ENOENT")}, "servers": {("kill", "ESRCH"), ("write", "EIO")}}
+    return (call, errno) in once[name] and (name == "launches" or which <= 2)
 
 
 def inject(fault):
@@ -173,7 +174,9 @@ class Servers:
             client.process.wait(PATIENCE)
             log.seek(0)
             words = log.read().strip()
-            if client.process.returncode in (125, 127) and words:
+            # 0: whom it serves is gone, as far as it can see.
+            gone = client.process.returncode == 0 and "fail to response message" in words
+            if client.process.returncode in (125, 127) and words or gone:
                 return "the server says why and ends", None
             if fault[0] in ("mmap", "brk", "mprotect"):
                 return "died of no memory", None
@@ -200,7 +203,8 @@ class Servers:
 
 def ours(words):
     """Whether a panic is told that is ours: not of the language's start, nor of a library that cannot say it otherwise."""
-    return any(" src/" in place[:5] for place in words.split("panicked at")[1:])
+    places = words.split("panicked at")[1:]
+    return any(place.startswith(" src/") and "OS can't spawn worker thread" not in place for place in places)
 
 
 def clear(text):

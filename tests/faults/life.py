@@ -61,10 +61,10 @@ def works(client):
 
 
 def rests(client):
-    """Nothing but the launcher is below the server."""
+    """Nothing is below the server but the launcher and what stands ready."""
     pid = client.process.pid
-    left = host.settled(lambda: len(host.below(pid)), 1)
-    assert left == 1, [host.read(f"/proc/{pid}/cmdline") for pid in host.below(pid)]
+    left = host.settled(lambda: host.running(pid), [])
+    assert not left, [host.read(f"/proc/{pid}/cmdline") for pid in left]
 
 
 def ends(client, codes=(0,)):
@@ -133,11 +133,28 @@ def cancelled_at_every_stage(place):
                 client.cancel(id)
                 number += 1
         works(client)
-        assert host.settled(lambda: len(host.below(client.process.pid)) <= 3, True), host.below(client.process.pid)
+        assert host.settled(lambda: len(host.running(client.process.pid)) <= 2, True), host.running(client.process.pid)
         assert all(message.get("id") in client.cancelled for message in client.unasked), client.unasked
         client.hang_up()
         ends(client)
     return f"{number} calls cancelled"
+
+
+def sessions_that_end_unseen(place):
+    """Interpreters that die between two calls: what the server held of them it lets go, within seconds. What stands
+    ready has descriptors too, a few."""
+    number = 200 if place.everything else 40
+    with place.client() as client:
+        works(client)
+        before = host.held(client.process.pid)["descriptors"]
+        for n in range(number):
+            client.run("(sleep 0.01; kill -9 $$) &", session=f"u{n}")
+        now = host.settled(lambda: host.held(client.process.pid)["descriptors"] <= before + 20, True, 30)
+        assert now is True, f"{before} descriptors, then {host.held(client.process.pid)['descriptors']}"
+        assert "new session: the state of earlier calls was lost" in client.run("true", session="u0")
+        client.run("exit", session="u0")
+        rests(client)
+    return f"{number} sessions died unseen"
 
 
 # --- Signals
@@ -166,7 +183,7 @@ def hit(place, name, kind, session):
         while sleeper is None:
             sleeper = next((pid for pid in host.below(server) if host.read(f"/proc/{pid}/cmdline") == "sleep\x001.25\0"), None)
         launcher = host.children(server)[0]
-        target = {"server": server, "launcher": launcher, "pid 1": host.children(launcher)[0], "payload": sleeper}[name]
+        target = {"server": server, "launcher": launcher, "pid 1": init(sleeper, launcher), "payload": sleeper}[name]
         os.kill(target, kind)
         where = f"{kind.name} to {name}{' of a session' if session else ''}"
         if name == "server" and kind != signal.SIGSTOP:
@@ -183,6 +200,11 @@ def hit(place, name, kind, session):
         rests(client)
         client.hang_up()
         ends(client)
+
+
+def init(pid, launcher):
+    """The pid 1 of the sandbox that `pid` is in."""
+    return next(one for one in host.children(launcher) if pid in host.below(one))
 
 
 def alive(pids):
@@ -385,7 +407,7 @@ def store(place, base):
         works(client)
 
 
-TESTS = [half_a_line, a_pipe_that_closes_in_mid_reply, pipelined_10000, cancelled_at_every_stage, signals, no_descriptors,
+TESTS = [half_a_line, a_pipe_that_closes_in_mid_reply, pipelined_10000, cancelled_at_every_stage, sessions_that_end_unseen, signals, no_descriptors,
          no_memory_for_us, no_processes, a_full_disk, tmp_is_read_only, root_of_a_container, clocks_jump, a_path_that_vanishes]
 
 

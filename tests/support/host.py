@@ -35,8 +35,8 @@ def read(path):
         return f"errno {error.errno}"
 
 
-def machine(owner):
-    """What of the machine is to stay as it is; `owner` is the uid of the sandboxes. Name → value."""
+def machine(owner, server=None):
+    """What of the machine is to stay as it is; `owner` is the uid of the sandboxes, `server` one that runs. Name → value."""
     seen = {f"sysctl {knob}": read(f"/proc/sys/{knob}").strip() for knob in KNOBS}
     seen["mounts"] = sorted(line.split(" ", 3)[3] for line in read("/proc/self/mountinfo").splitlines())
     seen["modules"] = sorted(line.split(" ")[0] for line in read("/proc/modules").splitlines())
@@ -44,7 +44,8 @@ def machine(owner):
         seen[f"sysvipc {kind}"] = [line for line in read(f"/proc/sysvipc/{kind}").splitlines() if str(owner) in line.split()]
     seen["files"] = sorted(files_of(owner))
     if owner != os.geteuid():
-        seen["processes"] = sorted(processes_of(owner))
+        known = {*children(server), *standing(server)} if server else set()
+        seen["processes"] = sorted(set(processes_of(owner)) - known)
         seen["sockets"] = sum(line.split()[7] == str(owner) for line in inet_sockets())
     return seen
 
@@ -100,6 +101,18 @@ def below(pid):
     return found
 
 
+def standing(server):
+    """The sandboxes that stand ready below a server: their pid 1s, whose arguments are wiped and which run nothing."""
+    ones = [pid for launcher in children(server) for pid in children(launcher)]
+    return [pid for pid in ones if not read(f"/proc/{pid}/cmdline").strip("\0") and not children(pid)]
+
+
+def running(server):
+    """What is below a server besides its launcher and what stands ready."""
+    all = set(below(server))
+    return sorted(all - set(children(server)) - set(standing(server)))
+
+
 def cgroups(pid):
     """How many directories lie in the cgroup v2 subtree of `pid` or beside it."""
     line = next((l for l in read(f"/proc/{pid}/cgroup").splitlines() if l.startswith("0::")), "0::/")
@@ -113,16 +126,28 @@ def held(pid):
     """What one process holds: descriptors, threads, mounts that it sees, private memory in KiB."""
     status = dict(line.split(":", 1) for line in read(f"/proc/{pid}/status").splitlines() if ":" in line)
     number = lambda name: int(status.get(name, "0").split()[0])
-    try:
-        descriptors = len(os.listdir(f"/proc/{pid}/fd"))
-    except PermissionError:  # a launcher hides itself from its own user
-        descriptors = 0
+    links = list(descriptors(pid))
+    kept = sum(link.endswith((".stdout", ".stderr")) for link in links)
     return {
-        "descriptors": descriptors,
+        "descriptors": len(links) - kept,
+        "kept outputs": kept,
         "threads": number("Threads"),
         "mounts": len(read(f"/proc/{pid}/mountinfo").splitlines()),
         "memory": number("RssAnon"),
     }
+
+
+def descriptors(pid):
+    """Where each descriptor of a process leads; a launcher hides that from its own user."""
+    try:
+        numbers = os.listdir(f"/proc/{pid}/fd")
+    except PermissionError:
+        return
+    for number in numbers:
+        try:
+            yield os.readlink(f"/proc/{pid}/fd/{number}")
+        except OSError:
+            pass  # it is closed
 
 
 def tree(root):
