@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use nix::unistd::{getegid, geteuid};
 use nix_sandbox::audit::Audit;
+use nix_sandbox::backend::Backend;
+use nix_sandbox::backend::jail::{self, Jail};
 use nix_sandbox::backend::native::Native;
 use nix_sandbox::cli::{self, Examination, House, Listed};
 use nix_sandbox::doctor::{self, Wanted};
-use nix_sandbox::engine::cgroup::{Cgroups, NoCgroup, Scope};
+use nix_sandbox::engine::cgroup::{Cgroups, Scope};
 use nix_sandbox::engine::sources::Sources;
 use nix_sandbox::engine::{Launcher, launcher};
 use nix_sandbox::environment::catalog::Catalog;
@@ -18,6 +20,7 @@ use nix_sandbox::log;
 use nix_sandbox::mcp;
 use nix_sandbox::outputs::Outputs;
 use nix_sandbox::plan::{Ids, Wall};
+use nix_sandbox::planner::Ground;
 use nix_sandbox::runner::Runner;
 use nix_sandbox::settings::{self, Settings};
 
@@ -28,6 +31,9 @@ fn main() -> ExitCode {
         let ids: Vec<String> =
             arguments[2..].iter().map(|id| id.to_string_lossy().into_owned()).collect();
         return ExitCode::from(u8::try_from(launcher::main(&ids)).unwrap_or(1));
+    }
+    if arguments.get(1).is_some_and(|first| first == jail::ARGUMENT) {
+        return ExitCode::from(u8::try_from(jail::jailer::main()).unwrap_or(1));
     }
     cli::main(arguments, &Real)
 }
@@ -42,11 +48,17 @@ impl House for Real {
         let outside = outside(&settings);
         // All before any thread exists, and the cgroup first: what is started lives where we do.
         let cgroups = Cgroups::find(outside, Scope::Enter);
-        let sources = Sources::default();
-        sources.prepare(outside.uid).map_err(|error| error.to_string())?;
-        let (launcher, outputs) = launcher(outside)?;
-        let runner =
-            runner(&settings, launcher, sources, cgroups, settings.pool)?.with_results(outputs);
+        let (backend, outputs): (Box<dyn Backend>, _) = match choice(&settings)? {
+            Choice::Engine => {
+                let sources = Sources::default();
+                sources.prepare(outside.uid).map_err(|error| error.to_string())?;
+                let (launcher, outputs) = launcher(outside)?;
+                let native = Native::new(launcher, sources, cgroups).with_pool(settings.pool);
+                (Box::new(native), outputs)
+            }
+            Choice::Jail(jail) => (Box::new(jail.with_cgroups(cgroups)), None),
+        };
+        let runner = runner(&settings, backend)?.with_results(outputs);
         let Settings { max_runs: runs, structured, .. } = settings;
         let options = mcp::Options { runs, structured };
         for skipped in runner.catalog().skipped() {
@@ -61,9 +73,15 @@ impl House for Real {
         let scope =
             if settings.require.contains(&Wall::Cgroup) { Scope::Enter } else { Scope::Never };
         let cgroups = Cgroups::find(outside(&settings), scope);
-        let launcher = Launcher::direct().map_err(|error| error.to_string())?;
         log::to_stderr(settings.log);
-        runner(&settings, launcher, Sources::default(), cgroups, 0)
+        let backend: Box<dyn Backend> = match choice(&settings)? {
+            Choice::Engine => {
+                let launcher = Launcher::direct().map_err(|error| error.to_string())?;
+                Box::new(Native::new(launcher, Sources::default(), cgroups).with_pool(0))
+            }
+            Choice::Jail(jail) => Box::new(jail.with_cgroups(cgroups)),
+        };
+        runner(&settings, backend)
     }
 
     fn environments(&self) -> Result<Vec<Listed>, String> {
@@ -71,10 +89,9 @@ impl House for Real {
         for skipped in catalog.skipped() {
             eprintln!("nix-sandbox-mcp: skipped {}: {}", skipped.path.display(), skipped.reason);
         }
-        let listed = catalog.entries().map(|entry| Listed {
-            name: entry.name.to_owned(),
-            environment: entry.environment.map_err(str::to_owned),
-        });
+        let listed = catalog
+            .entries()
+            .map(|entry| Listed { name: entry.name.to_owned(), environment: entry.environment });
         Ok(listed.collect())
     }
 
@@ -131,16 +148,38 @@ fn launcher(outside: Ids) -> Result<(Launcher, Option<Outputs>), String> {
     }
 }
 
-fn runner(
-    settings: &Settings,
-    launcher: Launcher,
-    sources: Sources,
-    cgroups: Result<Cgroups, NoCgroup>,
-    pool: usize,
-) -> Result<Runner, String> {
+/// Who makes sandboxes here.
+enum Choice {
+    Engine,
+    Jail(Box<Jail>),
+}
+
+/// What the settings say; with `auto` bubblewrap only where the engine cannot run.
+fn choice(settings: &Settings) -> Result<Choice, String> {
+    let jail = || Jail::find(settings.sources.candidates("bwrap"));
+    match settings.backend {
+        settings::Backend::Engine => Ok(Choice::Engine),
+        settings::Backend::Jail => {
+            jail().map(|jail| Choice::Jail(Box::new(jail))).map_err(|error| error.to_string())
+        }
+        settings::Backend::Auto => {
+            let mut ground = settings.ground();
+            // It says nothing of the kernel.
+            ground.require.remove(&Wall::Cgroup);
+            let Ground { proc, require, .. } = ground;
+            let wanted = Wanted { outside: outside(settings), proc, require, scope: Scope::Never };
+            let Err(reason) = doctor::try_engine(&wanted) else { return Ok(Choice::Engine) };
+            tracing::warn!(%reason, "the engine cannot run here; bubblewrap stands in for it");
+            let neither = |error| format!("the engine cannot run here ({reason}), and {error}");
+            let jail = jail().map_err(neither)?;
+            Ok(Choice::Jail(Box::new(jail.in_place_of_the_engine(reason))))
+        }
+    }
+}
+
+fn runner(settings: &Settings, backend: Box<dyn Backend>) -> Result<Runner, String> {
     let catalog = Catalog::load(settings.sources.clone());
-    let backend = Native::new(launcher, sources, cgroups).with_pool(pool);
-    let runner = Runner::new(catalog, settings.ground(), outside(settings), Box::new(backend));
+    let runner = Runner::new(catalog, settings.ground(), outside(settings), backend);
     Ok(runner.with_sessions(settings.sessions).with_audit(audit(settings)?))
 }
 

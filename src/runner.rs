@@ -15,8 +15,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use crate::audit::{self, Audit};
 use crate::backend::{Backend, BackendError, Handover, StepError};
 use crate::doctor::{self, Host};
-use crate::environment::Origin;
 use crate::environment::catalog::{Catalog, CatalogError};
+use crate::environment::{Origin, Receipt};
 use crate::gallery::Gallery;
 use crate::outcome::Outcome;
 use crate::outputs::Outputs;
@@ -247,6 +247,14 @@ impl Runner {
         cancel: &Cancel,
         signals: Option<&Signals>,
     ) -> Result<Outcome, RunError> {
+        let tell = |line: &str| {
+            if let Some(newest) = streams.newest() {
+                newest.show(&format!("building {}: {line}", request.environment));
+            }
+        };
+        if self.catalog.wait(&request.environment, Some(cancel.as_fd()), &tell).is_err() {
+            return Err(RunError::caller("cancelled before its environment was built".to_owned()));
+        }
         let plan = self.plan(request)?;
         self.backend.judge(&plan)?;
         if let (Some(name), Work::Code(code)) = (&request.session, &request.work) {
@@ -269,6 +277,7 @@ impl Runner {
         let started = self.backend.start(plan, handover)?;
         let watch = Watch {
             pidfd: &started.pidfd,
+            relay: started.relay.as_ref(),
             leaf: started.leaf.as_ref(),
             report,
             channels,
@@ -294,6 +303,14 @@ impl Runner {
     #[must_use]
     pub const fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// What an environment was made of, where Nix made it.
+    #[must_use]
+    pub fn receipt(&self, environment: &str) -> Option<Receipt> {
+        let mut entries = self.catalog.entries();
+        let entry = entries.find(|entry| entry.name == environment)?;
+        entry.environment.ok()?.receipt.clone()
     }
 
     /// What the operator decided.

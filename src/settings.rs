@@ -4,6 +4,8 @@
 //! the variable first. Whatever is wrong is refused at start with its name and value, also an empty
 //! value; nothing falls back to its default in silence.
 
+mod metadata;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -16,8 +18,10 @@ use std::time::Duration;
 use serde::Deserialize;
 use tracing::level_filters::LevelFilter;
 
+use self::metadata::Metadata;
 use crate::audit;
 use crate::environment::artifact::is_variable;
+use crate::environment::flake::Flake;
 use crate::environment::{Sources, place, source};
 use crate::log::Log;
 use crate::plan::{HostFile, Identity, Ids, LimitOverrides, Limits, ProcMode, Wall};
@@ -56,16 +60,31 @@ const fn in_file(name: &'static str, default: &'static str, meaning: &'static st
 }
 
 /// Every setting: the one table of which README and `--help` are made.
-pub const SETTINGS: [Setting; 26] = [
+pub const SETTINGS: [Setting; 28] = [
     variable(PROJECT_DIR, "none", "directory that sandboxes see, read-only; absolute"),
     variable(PROJECT_MOUNT, "/project", "where they see it"),
     variable(DIR, "~/.config/nix-sandbox-mcp/sandboxes", "directory of artifacts built by Nix"),
+    variable(
+        ENVS,
+        "none",
+        "flake references, with commas between: environments that Nix builds when the server starts",
+    ),
+    variable(
+        METADATA,
+        "none",
+        "what the Nix build tells the server: a JSON object, or `@` and the absolute path of its file",
+    ),
     variable(
         STORE_ROOT,
         "none",
         "where a chroot store lies: DIR has /nix/store at DIR/nix/store; absolute",
     ),
-    variable(BACKEND, "engine", "what isolates: engine"),
+    variable(
+        BACKEND,
+        "engine",
+        "what isolates: engine, jail (bubblewrap), or auto: the engine, and bubblewrap where it \
+         cannot run",
+    ),
     variable(CONFIG, "none", "settings file (TOML) with the keys below; absolute"),
     variable(
         LOG,
@@ -117,6 +136,8 @@ pub const SETTINGS: [Setting; 26] = [
 const PROJECT_DIR: &str = "PROJECT_DIR";
 const PROJECT_MOUNT: &str = "PROJECT_MOUNT";
 const DIR: &str = "NIX_SANDBOX_DIR";
+const ENVS: &str = "NIX_SANDBOX_ENVS";
+const METADATA: &str = "NIX_SANDBOX_METADATA";
 const STORE_ROOT: &str = "NIX_SANDBOX_STORE_ROOT";
 const BACKEND: &str = "NIX_SANDBOX_BACKEND";
 const CONFIG: &str = "NIX_SANDBOX_CONFIG";
@@ -210,6 +231,10 @@ pub enum Backend {
     /// The engine of this program.
     #[default]
     Engine,
+    /// bubblewrap.
+    Jail,
+    /// The engine; bubblewrap only where that cannot run.
+    Auto,
 }
 
 /// All settings, checked.
@@ -272,19 +297,26 @@ impl Settings {
         let home = foreign("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let home = home.map(|home| fs::canonicalize(&home).unwrap_or(home));
         let file = read_file(lookup, euid)?;
+        let metadata = metadata(lookup, euid)?;
+        let lookup = &|name: &str| lookup(name).or_else(|| metadata.variable(name));
         let project_mount = project_mount(lookup)?;
         let project = lookup(PROJECT_DIR)
             .map(|dir| Project::check(Path::new(&dir), &project_mount, home.as_deref()))
             .transpose()?;
+        let named = metadata.named().map_err(|problem| in_metadata(lookup, problem))?;
         let sources = Sources {
             path: foreign("PATH"),
             project: project.as_ref().map(|project| project.source.path.clone()),
             artifacts: artifacts(lookup, home.as_deref())?,
+            named,
+            flakes: flakes(lookup)?,
+            roots: roots(foreign("XDG_STATE_HOME"), home.as_deref()),
             store_root: directory(lookup, STORE_ROOT)?,
             home,
             euid,
         };
-        let inherit = file.inherit_env.into_iter();
+        let vars = metadata.inherited().map_err(|problem| in_metadata(lookup, problem))?;
+        let inherit = file.inherit_env.into_iter().chain(vars);
         let inherited = inherit.filter_map(|name| Some((name.clone().into(), lookup(&name)?)));
         Ok(Self {
             project,
@@ -374,14 +406,45 @@ fn artifacts(lookup: Lookup<'_>, home: Option<&Path>) -> Result<Option<PathBuf>,
     Ok(given.or_else(|| home.map(|home| home.join(DEFAULT_DIR))))
 }
 
+fn metadata(lookup: Lookup<'_>, euid: u32) -> Result<Metadata, SettingsError> {
+    let Some(value) = lookup(METADATA) else { return Ok(Metadata::default()) };
+    Metadata::read(&value, euid).map_err(|problem| wrong(METADATA, &value, problem))
+}
+
+fn in_metadata(lookup: Lookup<'_>, problem: String) -> SettingsError {
+    wrong(METADATA, &lookup(METADATA).unwrap_or_default(), problem)
+}
+
+fn flakes(lookup: Lookup<'_>) -> Result<Vec<Flake>, SettingsError> {
+    let Some(value) = text(lookup, ENVS)? else { return Ok(Vec::new()) };
+    let refused = |problem: String| wrong(ENVS, value.as_ref(), problem);
+    let flakes: Vec<Flake> =
+        value.split(',').map(str::parse).collect::<Result<_, _>>().map_err(refused)?;
+    for (at, flake) in flakes.iter().enumerate() {
+        if let Some(first) = flakes[..at].iter().find(|first| first.name() == flake.name()) {
+            let name = flake.name();
+            return Err(refused(format!(
+                "has two environments called {name:?}: {first} and {flake}"
+            )));
+        }
+    }
+    Ok(flakes)
+}
+
+/// Where the garbage-collector roots of environments are that Nix builds at the start.
+fn roots(state: Option<OsString>, home: Option<&Path>) -> Option<PathBuf> {
+    let given = state.map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = given.or_else(|| home.map(|home| home.join(".local/state")));
+    state.map(|state| state.join("nix-sandbox-mcp/roots"))
+}
+
 fn backend(lookup: Lookup<'_>) -> Result<Backend, SettingsError> {
     let Some(value) = text(lookup, BACKEND)? else { return Ok(Backend::default()) };
     match value.as_str() {
         "engine" => Ok(Backend::Engine),
-        "jail" | "auto" => {
-            Err(wrong(BACKEND, value.as_ref(), "is not available in this build; use engine"))
-        }
-        _ => Err(wrong(BACKEND, value.as_ref(), "is no backend; use engine")),
+        "jail" => Ok(Backend::Jail),
+        "auto" => Ok(Backend::Auto),
+        _ => Err(wrong(BACKEND, value.as_ref(), "is no backend; use engine, jail or auto")),
     }
 }
 
@@ -491,14 +554,7 @@ fn parse_file(bytes: &[u8]) -> Result<File, String> {
     let file: File = toml::from_str(text).map_err(|error| in_line(text, &error))?;
     let refused = |problem: String| format!("cannot be used: {problem}");
     file.limits.apply(&mut Limits::default()).map_err(|error| refused(error.to_string()))?;
-    for name in &file.inherit_env {
-        if !is_variable(name) {
-            return Err(refused(format!("`inherit_env`: {name:?} is no name of a variable")));
-        }
-        if OWN_VARIABLES.contains(&name.as_str()) {
-            return Err(refused(format!("`inherit_env`: {name} is set by the sandbox itself")));
-        }
-    }
+    file.inherit_env.iter().try_for_each(|name| inheritable(name)).map_err(refused)?;
     Ok(file)
 }
 
@@ -506,6 +562,16 @@ fn parse_file(bytes: &[u8]) -> Result<File, String> {
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn judge(bytes: &[u8]) -> Result<(LimitOverrides, Vec<String>), String> {
     parse_file(bytes).map(|file| (file.limits, file.inherit_env))
+}
+
+fn inheritable(name: &str) -> Result<(), String> {
+    if !is_variable(name) {
+        return Err(format!("`inherit_env`: {name:?} is no name of a variable"));
+    }
+    if OWN_VARIABLES.contains(&name) {
+        return Err(format!("`inherit_env`: {name} is set by the sandbox itself"));
+    }
+    Ok(())
 }
 
 /// What is wrong with a TOML text: the line's number, the line, the reason.

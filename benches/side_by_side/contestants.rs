@@ -201,6 +201,7 @@ pub(crate) fn launch(native: &Native, plan: &Plan) {
     let cancel = Cancel::new().expect("a switch");
     let watch = Watch {
         pidfd: &started.pidfd,
+        relay: started.relay.as_ref(),
         leaf: started.leaf.as_ref(),
         report: report.0,
         channels: Channels::Kept { input: None, outputs: [out.0, err.0] },

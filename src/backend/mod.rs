@@ -1,5 +1,6 @@
 //! Backends: who makes a sandbox out of a plan.
 
+pub mod jail;
 pub mod native;
 mod pool;
 
@@ -18,6 +19,8 @@ use crate::plan::Plan;
 pub struct Started {
     /// Readable once nothing of the sandbox is left; signals go here.
     pub pidfd: OwnedFd,
+    /// The process that passes the payload its signals, where pid 1 does not.
+    pub relay: Option<OwnedFd>,
     /// Walls that the sandbox itself does not report.
     pub walls: Vec<WallReport>,
     /// Its cgroup, where it has one: counts, kills, and is removed when it is dropped.
@@ -38,6 +41,9 @@ pub enum BackendError {
     /// The launcher process is gone or speaks nonsense.
     #[error("the launcher process {0}")]
     Launcher(String),
+    /// bubblewrap made no sandbox.
+    #[error("bubblewrap made no sandbox: {0}")]
+    Jail(String),
     /// The kernel refused a step of the launch.
     #[error(transparent)]
     Step(#[from] StepError),

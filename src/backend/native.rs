@@ -88,7 +88,7 @@ impl Hands {
         let timed = tracing::enabled!(tracing::Level::TRACE);
         let launch = Launch { plan, begin, sources: Vec::new(), cgroup, watch_memory, timed };
         let sandbox = self.launcher.launch(launch, &self.sources)?;
-        Ok(Started { pidfd: sandbox.pidfd, walls: vec![wall], leaf })
+        Ok(Started { pidfd: sandbox.pidfd, relay: None, walls: vec![wall], leaf })
     }
 
     fn make_ahead(&self, plan: Plan) -> Result<Standing, BackendError> {

@@ -26,6 +26,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::environment::Environment;
+use crate::environment::catalog::Absent;
 use crate::plan::{LimitOverrides, parse_size};
 use crate::request::{Request, Work};
 use crate::runner::{Filter, Runner};
@@ -72,7 +73,7 @@ pub struct Listed {
     /// Its name.
     pub name: String,
     /// The environment.
-    pub environment: Result<Arc<Environment>, String>,
+    pub environment: Result<Arc<Environment>, Absent>,
 }
 
 /// What a host can do.

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::paint::{Size, columns};
 use super::{House, Listed, Plan as Arguments, print, print_json};
 use crate::environment::Origin;
+use crate::environment::catalog::Absent;
 use crate::plan::{Access, Command, Identity, Limits, Mount, MountKind, Plan, ProcMode, Wall};
 use crate::request::Work;
 use crate::runner::Filter;
@@ -29,12 +30,23 @@ fn environment_json(listed: &Listed) -> serde_json::Value {
         Ok(environment) => json!({
             "name": listed.name,
             "available": true,
+            "state": "ready",
+            "receipt": environment.receipt,
             "interpreter": environment.interpreter,
             "origin": environment.origin,
             "program": environment.program.to_string_lossy(),
             "description": environment.description,
         }),
-        Err(reason) => json!({"name": listed.name, "available": false, "reason": reason}),
+        Err(absent) => json!({
+            "name": listed.name,
+            "available": false,
+            "state": match absent {
+                Absent::NotBuilt => "not built",
+                Absent::Building => "building",
+                Absent::Failed(_) => "failed",
+            },
+            "reason": absent.to_string(),
+        }),
     }
 }
 
@@ -49,7 +61,13 @@ fn environment_row(listed: &Listed) -> [String; 4] {
             let program = environment.program.display().to_string();
             [name, program, from, environment.description.clone()]
         }
-        Err(reason) => [name, "-".to_owned(), "cannot be used".to_owned(), reason.clone()],
+        // One row is one line.
+        Err(absent) => [
+            name,
+            "-".to_owned(),
+            "cannot be used".to_owned(),
+            absent.to_string().replace('\n', " | "),
+        ],
     }
 }
 

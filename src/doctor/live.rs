@@ -72,6 +72,7 @@ fn launch_here(wanted: &Wanted, cgroups: Result<Cgroups, NoCgroup>) -> Launched 
     let cancel = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(failed)?;
     let outcome = Watch {
         pidfd: &started.pidfd,
+        relay: None,
         leaf: started.leaf.as_ref(),
         report,
         channels: Channels::Kept { input: None, outputs: [out, err] },
@@ -156,7 +157,7 @@ impl From<BackendError> for NoLaunch {
     fn from(error: BackendError) -> Self {
         match error {
             BackendError::Step(step) => step.into(),
-            BackendError::Launcher(_) | BackendError::Refused { .. } => {
+            BackendError::Launcher(_) | BackendError::Jail(_) | BackendError::Refused { .. } => {
                 Self { sentence: error.to_string(), step: None }
             }
         }

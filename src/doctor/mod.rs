@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::engine::cgroup::{Cgroups, Scope};
+use crate::engine::cgroup::{Cgroups, NoCgroup, Scope};
 use crate::engine::probe::Trial;
 use crate::outcome::{Strength, WallReport};
 use crate::plan::{Ids, ProcMode, Wall};
@@ -109,6 +109,16 @@ pub fn examine(wanted: &Wanted) -> Report {
     checks.push(checks::launch(&host, &launched));
     checks.extend(checks::switches(&host));
     Report { checks, walls: launched.unwrap_or_default(), host }
+}
+
+/// Whether the engine can make a sandbox here, without a cgroup: one whole launch, some
+/// milliseconds. The caller must have one thread.
+///
+/// # Errors
+/// Why not, in a sentence.
+pub fn try_engine(wanted: &Wanted) -> Result<(), String> {
+    let cgroups = Err(NoCgroup::NotMounted);
+    live::launch(wanted, cgroups).map(drop).map_err(|no| no.sentence)
 }
 
 impl Report {

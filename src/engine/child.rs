@@ -20,7 +20,7 @@ use nix::unistd::{ForkResult, Gid, Uid, symlinkat};
 use super::filters::filter;
 use super::landlock;
 use super::masks::{self, Covers, NamespaceLimits};
-use super::memory_watch::MemoryWatch;
+use super::memory_watch::{self, MemoryWatch};
 use super::removal::{self, Part};
 use super::report::{Report, StepError};
 use super::start::{self, Begin, Start};
@@ -28,7 +28,7 @@ use super::steps::{self, Ahead, Device, PTS, SHARED_MEMORY, Step, steps};
 use super::{Launch, init, outputs};
 use crate::kernel::{self, Attributes};
 use crate::outcome::{Strength, WallReport};
-use crate::plan::{Access, Command, HostFile, Identity, Limits, MountKind, Plan, ProcMode, Wall};
+use crate::plan::{Access, Command, HostFile, Identity, Limits, Plan, ProcMode, Wall};
 use crate::policy::{Instruction, Wearer};
 use crate::request::Request;
 
@@ -41,7 +41,7 @@ const CODE: u64 = Request::MAX_CODE as u64 + (64 << 10);
 /// Memory that holds no program.
 const DATA: Attributes = WRITABLE.and(Attributes::NOEXEC);
 
-pub(super) type Done = Result<(), StepError>;
+pub(crate) type Done = Result<(), StepError>;
 
 /// Gives an errno its step and subject.
 pub(super) trait At<T> {
@@ -699,16 +699,10 @@ impl<'l> Child<'l> {
 
 /// The memory watch of a plan. Without `/proc` there is nothing to watch.
 fn watch(plan: &Plan) -> Option<MemoryWatch> {
-    let place = |mount: &crate::plan::Mount| match mount.kind {
-        MountKind::Tmpfs { .. } => Some(mount.at.clone()),
-        MountKind::Devices { .. } => Some(mount.at.join("shm")),
-        _ => None,
-    };
-    let tmpfs = plan.mounts().iter().filter_map(place).collect();
-    (plan.access().proc == ProcMode::Fresh).then(|| MemoryWatch::new(plan.limits().memory, tmpfs))
+    (plan.access().proc == ProcMode::Fresh).then(|| memory_watch::of(plan))
 }
 
-fn wearer_name(wearer: Wearer) -> String {
+pub(crate) fn wearer_name(wearer: Wearer) -> String {
     format!("{wearer:?}").to_lowercase()
 }
 
@@ -790,7 +784,7 @@ fn take_ids(identity: &Identity) -> Done {
     nix::unistd::setresuid(uid, uid, uid).at("become uid", uid)
 }
 
-fn fixed_values() -> Done {
+pub(crate) fn fixed_values() -> Done {
     umask(Mode::from_bits_truncate(0o022));
     kernel::reset_personality().at("reset the personality", "")?;
     nix::sys::prctl::set_timerslack(0).at("reset the timer slack", "")?;
@@ -813,6 +807,13 @@ const MESSAGE_QUEUES: u64 = 1 << 20;
 const STACK: u64 = 8 << 20;
 
 fn rlimits(limits: &Limits) -> Done {
+    rlimit_values(limits)
+        .into_iter()
+        .try_for_each(|(resource, soft, hard)| limit(resource, soft, hard))
+}
+
+/// Each limit: soft and hard.
+pub(crate) fn rlimit_values(limits: &Limits) -> [(Resource, u64, u64); 9] {
     let Limits {
         memory: _,
         swap: _,
@@ -823,24 +824,22 @@ fn rlimits(limits: &Limits) -> Done {
         output: _,
         time_ms: _,
     } = *limits;
-    let all = [
+    let same = |resource, value| (resource, value, value);
+    [
         // 1, not 0: with 0 the kernel still starts a core_pattern program (core(5)).
-        (Resource::RLIMIT_CORE, 1),
+        same(Resource::RLIMIT_CORE, 1),
         // One more for pid 1.
-        (Resource::RLIMIT_NPROC, u64::from(pids) + 1),
-        (Resource::RLIMIT_NOFILE, OPEN_FILES),
+        same(Resource::RLIMIT_NPROC, u64::from(pids) + 1),
+        same(Resource::RLIMIT_NOFILE, OPEN_FILES),
         // One page more than the file systems hold, so that a full one says ENOSPC and only a file
         // outside of them (a memfd) meets EFBIG.
-        (Resource::RLIMIT_FSIZE, workspace.saturating_add(4096)),
-        (Resource::RLIMIT_MEMLOCK, LOCKED_MEMORY),
-        (Resource::RLIMIT_MSGQUEUE, MESSAGE_QUEUES),
-        (Resource::RLIMIT_NICE, 0),
-        (Resource::RLIMIT_RTPRIO, 0),
-    ];
-    for (resource, value) in all {
-        limit(resource, value, value)?;
-    }
-    limit(Resource::RLIMIT_STACK, STACK, nix::sys::resource::RLIM_INFINITY)
+        same(Resource::RLIMIT_FSIZE, workspace.saturating_add(4096)),
+        same(Resource::RLIMIT_MEMLOCK, LOCKED_MEMORY),
+        same(Resource::RLIMIT_MSGQUEUE, MESSAGE_QUEUES),
+        same(Resource::RLIMIT_NICE, 0),
+        same(Resource::RLIMIT_RTPRIO, 0),
+        (Resource::RLIMIT_STACK, STACK, nix::sys::resource::RLIM_INFINITY),
+    ]
 }
 
 /// Sets a limit, never above what this process was given.
@@ -948,7 +947,8 @@ fn execute(command: &Command) -> (PathBuf, Errno) {
     failed
 }
 
-fn candidates(name: &OsStr, path: Option<&std::ffi::OsString>) -> Vec<PathBuf> {
+/// Where a program of this name is looked for, as execvp(3) does.
+pub(crate) fn candidates(name: &OsStr, path: Option<&std::ffi::OsString>) -> Vec<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         return vec![PathBuf::from(name)];
     }

@@ -17,11 +17,11 @@ use super::report::StepError;
 use crate::kernel::{self, Attributes};
 
 /// Directories.
-const DIRECTORIES: [&str; 10] =
+pub(crate) const DIRECTORIES: [&str; 10] =
     ["acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "pressure", "scsi", "tty"];
 /// Files. Kernel addresses and symbols, boot parameters (they can hold secrets), the keys of every
 /// user, memory, interrupts (a side channel), disks.
-const FILES: [&str; 34] = [
+pub(crate) const FILES: [&str; 34] = [
     "buddyinfo",
     "cmdline",
     "config.gz",

@@ -21,6 +21,8 @@ use nix::errno::Errno;
 use nix::sys::statfs::statfs;
 use nix::unistd::{SysconfVar, sysconf};
 
+use crate::plan::{Mount, MountKind, Plan};
+
 /// How much longer it waits than it has looked: a hundredth of a processor, with what it costs to
 /// wake up.
 const SHARE: u32 = 150;
@@ -32,7 +34,7 @@ const EXACT: Duration = Duration::from_secs(1);
 
 /// Pid 1's look at the memory of the sandbox.
 #[derive(Debug)]
-pub(super) struct MemoryWatch {
+pub(crate) struct MemoryWatch {
     limit: u64,
     tmpfs: Vec<PathBuf>,
     page: u64,
@@ -52,12 +54,12 @@ impl MemoryWatch {
     }
 
     /// How long until the next look.
-    pub(super) fn pause(&self) -> Duration {
+    pub(crate) fn pause(&self) -> Duration {
         self.due.saturating_duration_since(Instant::now())
     }
 
     /// Looks, if it is time to. What the sandbox uses, bytes, if that is above the limit.
-    pub(super) fn above_limit(&mut self) -> Option<u64> {
+    pub(crate) fn above_limit(&mut self) -> Option<u64> {
         let now = Instant::now();
         if now < self.due {
             return None;
@@ -114,6 +116,16 @@ impl MemoryWatch {
         });
         own + shared.get().max(files)
     }
+}
+
+/// The watch of a plan: its limit, and the places where files are memory.
+pub(crate) fn of(plan: &Plan) -> MemoryWatch {
+    let place = |mount: &Mount| match mount.kind {
+        MountKind::Tmpfs { .. } => Some(mount.at.clone()),
+        MountKind::Devices { .. } => Some(mount.at.join("shm")),
+        _ => None,
+    };
+    MemoryWatch::new(plan.limits().memory, plan.mounts().iter().filter_map(place).collect())
 }
 
 /// Resident pages, and how many of them are files or shared (proc_pid_statm(5)).

@@ -10,10 +10,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use super::source::{self, SourceError};
 use super::store::{STORE_DIR, Store, StoreError};
-use super::{Environment, Interpreter, Origin, Sources, links};
+use super::{Environment, Interpreter, Origin, Receipt, Sources, links};
 use crate::plan::{LimitError, LimitOverrides, Limits, Mount, MountKind};
 
 /// The most that `metadata.json` may hold, bytes: some 15,000 store paths.
@@ -219,6 +220,7 @@ impl Artifact {
             program,
             mounts,
             path: vec![bin],
+            receipt: Some(receipt(env, &view.closure)),
             variables: self.variables(&view),
             limits: self.limits,
             description: self.metadata.description.clone().unwrap_or_else(|| {
@@ -302,7 +304,7 @@ impl Metadata {
 }
 
 /// Whether an environment can be called so: `[A-Za-z0-9_.-]{1,64}`, and neither `.` nor `..`.
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     (1..=64).contains(&name.len()) && name.bytes().all(plain) && name != "." && name != ".."
 }
@@ -328,6 +330,16 @@ fn locate(entry: &Path, sources: &Sources) -> Result<PathBuf, ArtifactError> {
         let errno = nix::Error::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
         SourceError::Io { path, errno }.into()
     })
+}
+
+fn receipt(store_path: PathBuf, closure: &BTreeSet<&Path>) -> Receipt {
+    let mut hash = Sha256::new();
+    for path in closure {
+        hash.update(path.as_os_str().as_encoded_bytes());
+        hash.update(b"\n");
+    }
+    let closure_sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Receipt { store_path, closure_sha256, closure_paths: closure.len(), flake: None }
 }
 
 /// A closure as the sandbox sees it.

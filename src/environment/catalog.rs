@@ -1,9 +1,13 @@
 //! All environments by name.
 
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use super::artifact::{self, Artifact, Skipped};
-use super::{Environment, Sources, host, preset};
+use super::flake::{Build, Cancelled, State};
+use super::{Environment, Named, Sources, host, preset};
 
 /// Why there is no such environment.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +33,8 @@ pub enum CatalogError {
 /// All environments by name, in a stable order: the bundled presets, then the others by name.
 ///
 /// Making one reads `metadata.json` files but starts no program; an environment is resolved when it
-/// is first asked for, once, and stays as it was then.
+/// is first asked for, once, and stays as it was then. Those that Nix builds at the start are ready
+/// or not when they are.
 #[derive(Debug)]
 pub struct Catalog {
     sources: Sources,
@@ -40,42 +45,77 @@ pub struct Catalog {
 #[derive(Debug)]
 struct Slot {
     name: String,
-    /// `None`: a bundled preset.
-    artifact: Option<Artifact>,
+    kind: Kind,
     resolved: OnceLock<Result<Arc<Environment>, String>>,
 }
 
-/// One environment of the catalog, resolved.
+/// Where an environment comes from.
+#[derive(Debug)]
+enum Kind {
+    Preset,
+    Artifact(Box<Artifact>),
+    /// One that the settings name.
+    Named(Named),
+    Flake(Arc<Build>),
+}
+
+/// One environment of the catalog.
 #[derive(Debug, Clone)]
 pub struct Entry<'a> {
     /// Its name.
     pub name: &'a str,
     /// The environment, or why it cannot be used.
-    pub environment: Result<Arc<Environment>, &'a str>,
+    pub environment: Result<Arc<Environment>, Absent>,
+    /// Whether Nix builds it at the start.
+    pub built_at_start: bool,
+}
+
+/// Why an environment is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Absent {
+    /// Nix has not been asked for it yet: that is done at its first use.
+    NotBuilt,
+    /// Nix works on it.
+    Building,
+    /// It could not be built, or found on this host.
+    Failed(String),
+}
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotBuilt => f.write_str("not built yet"),
+            Self::Building => f.write_str("building"),
+            Self::Failed(reason) => write!(f, "failed: {reason}"),
+        }
+    }
 }
 
 impl Catalog {
-    /// Finds the names of all environments.
+    /// Finds the names of all environments. Of two of one name the first counts: those that the
+    /// settings name, those that Nix builds at the start, the directory of artifacts, the presets.
     #[must_use]
     pub fn load(sources: Sources) -> Self {
-        let slot = |name: &str, artifact| Slot {
-            name: name.to_owned(),
-            artifact,
-            resolved: OnceLock::new(),
-        };
-        let mut slots: Vec<Slot> = preset::names().map(|name| slot(name, None)).collect();
+        let slot = |name: String, kind| Slot { name, kind, resolved: OnceLock::new() };
+        let mut slots: Vec<Slot> =
+            preset::names().map(|name| slot(name.to_owned(), Kind::Preset)).collect();
         let bundled = slots.len();
         let found = sources.artifacts.as_ref().map(|dir| artifact::find(dir, &sources));
         let (found, mut skipped) = found.unwrap_or_default();
-        for artifact in found {
-            let name = artifact.name().to_owned();
+        let named = sources.named.iter().cloned().map(|it| (it.name.clone(), Kind::Named(it)));
+        let flakes = sources.flakes.iter().filter_map(|flake| {
+            // Without a descriptor left nothing else would work either.
+            let build = Build::new(flake.clone()).ok()?;
+            Some((flake.name().to_owned(), Kind::Flake(Arc::new(build))))
+        });
+        let found =
+            found.into_iter().map(|it| (it.name().to_owned(), Kind::Artifact(Box::new(it))));
+        for (name, kind) in named.chain(flakes).chain(found) {
             match slots.iter_mut().find(|slot| slot.name == name) {
-                None => slots.push(slot(&name, Some(artifact))),
-                Some(slot) => match &slot.artifact {
-                    // Custom names override presets.
-                    None => slot.artifact = Some(artifact),
-                    Some(first) => skipped.push(twice(&artifact, first)),
-                },
+                None => slots.push(slot(name, kind)),
+                // Custom names override presets.
+                Some(slot) if matches!(slot.kind, Kind::Preset) => slot.kind = kind,
+                Some(slot) => skipped.push(twice(&name, &kind, &slot.kind)),
             }
         }
         slots[bundled..].sort_by(|a, b| a.name.cmp(&b.name));
@@ -87,8 +127,42 @@ impl Catalog {
         self.slots.iter().map(|slot| slot.name.as_str())
     }
 
+    /// Has Nix begin with everything that it shall build, on threads of their own.
+    pub fn begin(&self) {
+        self.builds().for_each(|build| build.begin(&self.sources));
+    }
+
+    /// Ends what Nix still works on.
+    pub fn stop(&self) {
+        self.builds().for_each(|build| build.stop());
+    }
+
+    fn builds(&self) -> impl Iterator<Item = &Arc<Build>> {
+        self.slots.iter().filter_map(|slot| match &slot.kind {
+            Kind::Flake(build) => Some(build),
+            _ => None,
+        })
+    }
+
+    /// Waits until Nix has built the environment `name`, if that is what it comes from, and builds it
+    /// here if nobody has begun. Meanwhile `tell` gets what Nix said last.
+    ///
+    /// # Errors
+    /// `cancel` became readable before.
+    pub fn wait(
+        &self,
+        name: &str,
+        cancel: Option<BorrowedFd<'_>>,
+        tell: &dyn Fn(&str),
+    ) -> Result<(), Cancelled> {
+        match self.slots.iter().find(|slot| slot.name == name).map(|slot| &slot.kind) {
+            Some(Kind::Flake(build)) => build.wait(&self.sources, cancel, tell).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// The environment called `name`. The first time, this may run a program for some seconds (a
-    /// shim, `ldd`, `nix-store`); never for a program below `/usr`.
+    /// shim, `ldd`, `nix-store`); never for a program below `/usr`. What Nix builds is waited for.
     ///
     /// # Errors
     /// Both of [`CatalogError`].
@@ -97,22 +171,24 @@ impl Catalog {
             let known = self.names().map(str::to_owned).collect();
             return Err(CatalogError::Unknown { name: name.to_owned(), known });
         };
-        let unavailable = |reason: &String| CatalogError::Unavailable {
+        if let Kind::Flake(build) = &slot.kind {
+            let _ = build.wait(&self.sources, None, &|_| {});
+        }
+        slot.look(&self.sources).map_err(|absent| CatalogError::Unavailable {
             name: name.to_owned(),
-            reason: reason.clone(),
-        };
-        slot.resolve(&self.sources).as_ref().map(Arc::clone).map_err(unavailable)
+            reason: match absent {
+                Absent::Failed(reason) => reason,
+                other => other.to_string(),
+            },
+        })
     }
 
-    /// All environments, resolved.
+    /// All environments, resolved as far as they are built. Waits for nothing that Nix does.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         self.slots.iter().map(|slot| Entry {
             name: &slot.name,
-            environment: slot
-                .resolve(&self.sources)
-                .as_ref()
-                .map(Arc::clone)
-                .map_err(String::as_str),
+            environment: slot.look(&self.sources),
+            built_at_start: matches!(slot.kind, Kind::Flake(_)),
         })
     }
 
@@ -124,15 +200,36 @@ impl Catalog {
 }
 
 impl Slot {
-    fn resolve(&self, sources: &Sources) -> &Result<Arc<Environment>, String> {
-        self.resolved.get_or_init(|| {
-            let environment = match &self.artifact {
-                Some(artifact) => artifact.resolve(sources).map_err(|error| error.to_string()),
-                None => from_preset(&self.name, sources),
+    fn look(&self, sources: &Sources) -> Result<Arc<Environment>, Absent> {
+        if let Kind::Flake(build) = &self.kind {
+            return match build.state(sources) {
+                State::Waiting => Err(Absent::NotBuilt),
+                State::Building(_) => Err(Absent::Building),
+                State::Ready(environment) => Ok(environment),
+                State::Failed(reason) => Err(Absent::Failed(reason)),
+            };
+        }
+        let resolved = self.resolved.get_or_init(|| {
+            let environment = match &self.kind {
+                Kind::Artifact(artifact) => {
+                    artifact.resolve(sources).map_err(|error| error.to_string())
+                }
+                Kind::Named(named) => from_named(named, sources),
+                Kind::Preset | Kind::Flake(_) => from_preset(&self.name, sources),
             };
             environment.map(Arc::new)
-        })
+        });
+        resolved.clone().map_err(Absent::Failed)
     }
+}
+
+fn from_named(named: &Named, sources: &Sources) -> Result<Environment, String> {
+    let artifact = Artifact::read(&named.artifact, sources);
+    let environment = artifact.and_then(|artifact| artifact.resolve(sources));
+    let mut environment = environment.map_err(|error| error.to_string())?;
+    environment.name.clone_from(&named.name);
+    environment.limits = named.limits.over(environment.limits);
+    Ok(environment)
 }
 
 fn from_preset(name: &str, sources: &Sources) -> Result<Environment, String> {
@@ -141,15 +238,16 @@ fn from_preset(name: &str, sources: &Sources) -> Result<Environment, String> {
     host::resolve(&preset, sources).map_err(|error| error.to_string())
 }
 
-fn twice(second: &Artifact, first: &Artifact) -> Skipped {
-    let path = second.path().to_owned();
-    let reason = format!(
-        "{}: the name {:?} is taken by {}",
-        path.display(),
-        second.name(),
-        first.path().display()
-    );
-    Skipped { path, reason }
+fn twice(name: &str, second: &Kind, first: &Kind) -> Skipped {
+    let path = |kind: &Kind| match kind {
+        Kind::Artifact(artifact) => artifact.path().to_owned(),
+        Kind::Named(named) => named.artifact.clone(),
+        Kind::Flake(build) => PathBuf::from(build.flake().reference()),
+        Kind::Preset => PathBuf::from("a preset"),
+    };
+    let (second, first) = (path(second), path(first));
+    let reason = format!("{}: the name {name:?} is taken by {}", second.display(), first.display());
+    Skipped { path: second, reason }
 }
 
 #[cfg(test)]

@@ -124,6 +124,7 @@ fn attempt(candidate: &Path, preset: &Preset, sources: &Sources) -> Result<Envir
         name: preset.name.clone(),
         interpreter: preset.interpreter_type,
         origin: Origin::Host,
+        receipt: None,
         program: found.program,
         mounts: tree.mounts,
         path: all,

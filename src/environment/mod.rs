@@ -7,6 +7,7 @@ pub mod agent;
 pub mod artifact;
 pub mod ask;
 pub mod catalog;
+pub mod flake;
 pub mod host;
 mod links;
 pub(crate) mod place;
@@ -144,10 +145,39 @@ pub struct Environment {
     pub limits: LimitOverrides,
     /// One line for people and models.
     pub description: String,
+    /// What it was made of, where Nix made it.
+    pub receipt: Option<Receipt>,
+}
+
+/// What an environment that Nix built was made of: enough to have the same elsewhere.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Receipt {
+    /// The store path with `bin/`.
+    pub store_path: PathBuf,
+    /// SHA-256 over the sorted store paths of the closure, each with a line feed after it: what
+    /// `sort store-paths | sha256sum` prints.
+    pub closure_sha256: String,
+    /// Store paths in the closure.
+    pub closure_paths: usize,
+    /// The flake that it was built from at the start, and what that was locked to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flake: Option<flake::Lock>,
+}
+
+/// An artifact that the settings name themselves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Named {
+    /// What it is called.
+    pub name: String,
+    /// The directory that Nix built.
+    pub artifact: PathBuf,
+    /// Limits over its own.
+    pub limits: LimitOverrides,
 }
 
 /// Where environments are looked for: what the settings say of this host.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sources {
     /// `PATH` of this process.
     pub path: Option<OsString>,
@@ -157,6 +187,12 @@ pub struct Sources {
     pub project: Option<PathBuf>,
     /// The directory of artifacts.
     pub artifacts: Option<PathBuf>,
+    /// Artifacts that the settings name.
+    pub named: Vec<Named>,
+    /// Flake references that are built at the start.
+    pub flakes: Vec<flake::Flake>,
+    /// Where their garbage-collector roots are.
+    pub roots: Option<PathBuf>,
     /// Where a chroot store lies: `S` has `/nix/store` at `S/nix/store`.
     pub store_root: Option<PathBuf>,
     /// Who runs this program.
@@ -176,7 +212,7 @@ impl Sources {
     }
 
     /// The programs called `name` that we may execute, in the order of [`Self::search`].
-    pub(crate) fn candidates(&self, name: &str) -> impl Iterator<Item = PathBuf> {
+    pub fn candidates(&self, name: &str) -> impl Iterator<Item = PathBuf> {
         let executable = |path: &PathBuf| {
             let access = nix::unistd::AccessFlags::X_OK;
             nix::unistd::eaccess(path, access).is_ok() && path.is_file()

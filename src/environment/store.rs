@@ -178,7 +178,7 @@ impl Store {
         sources: &Sources,
     ) -> Result<Vec<PathBuf>, StoreError> {
         let first = paths.first().cloned().unwrap_or_default();
-        let program = nix_store(sources).ok_or(StoreError::NoNix(first))?;
+        let program = nix_program(sources, "nix-store").ok_or(StoreError::NoNix(first))?;
         let mut arguments = Vec::new();
         if let Some(root) = &self.root {
             arguments.extend([OsStr::new("--store"), root.as_os_str()]);
@@ -195,9 +195,10 @@ impl Store {
     }
 }
 
-fn nix_store(sources: &Sources) -> Option<PathBuf> {
-    let usual = NIX_BINS.iter().map(|dir| Path::new(dir).join("nix-store"));
-    sources.candidates("nix-store").chain(usual.filter(|path| path.is_file())).next()
+/// A program of Nix's, in `PATH` or where Nix puts it.
+pub(super) fn nix_program(sources: &Sources, name: &str) -> Option<PathBuf> {
+    let usual = NIX_BINS.iter().map(|dir| Path::new(dir).join(name));
+    sources.candidates(name).chain(usual.filter(|path| path.is_file())).next()
 }
 
 #[cfg(test)]

@@ -105,6 +105,41 @@ fn place(fds: &[BorrowedFd<'_>], inherited: usize) -> nix::Result<()> {
     close_from(target)
 }
 
+/// Sets a limit of another process, soft and hard, never above what it was given (prlimit(2)).
+///
+/// # Errors
+/// `EPERM` for a process that is not ours, `ESRCH`.
+pub fn limit_process(
+    pid: Pid,
+    resource: nix::sys::resource::Resource,
+    soft: u64,
+    hard: u64,
+) -> nix::Result<()> {
+    let call = |new: *const libc::rlimit, old: *mut libc::rlimit| {
+        // SAFETY: `new` and `old` are null or point to a struct rlimit of a caller below that
+        // outlives the call; the kernel reads the first and writes the second.
+        check(libc::c_long::from(unsafe { libc::prlimit(pid.as_raw(), resource as _, new, old) }))
+    };
+    let mut most = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    call(std::ptr::null(), &raw mut most)?;
+    let own = libc::rlimit { rlim_cur: soft.min(most.rlim_max), rlim_max: hard.min(most.rlim_max) };
+    call(&raw const own, std::ptr::null_mut()).map(drop)
+}
+
+/// The user namespace that `namespace` belongs to (`NS_GET_USERNS`, ioctl_ns(2), Linux 4.9).
+///
+/// # Errors
+/// `EPERM` for one outside of the caller's own user namespace and its descendants.
+pub fn owner_of_namespace(namespace: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
+    const NS_GET_USERNS: libc::Ioctl = 0xb701;
+    // SAFETY: NS_GET_USERNS takes no argument and returns a descriptor.
+    let fd =
+        check(libc::c_long::from(unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_USERNS) }))?;
+    let fd = RawFd::try_from(fd).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the kernel has just opened this descriptor, close-on-exec; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Plain fork(2) for a process with one thread.
 ///
 /// # Errors

@@ -6,14 +6,20 @@
 use serde_json::{Map, Value, json};
 
 use crate::outcome::{
-    Ending, Files, INLINE, Image, LeftOut, Order, Outcome, SessionNote, Source, Stream, Usage,
+    Ending, Files, INLINE, Image, LeftOut, Order, Outcome, SessionNote, Source, Stream, Strength,
+    Usage,
 };
+use crate::plan::Wall;
 use crate::runner::{Fault, RunError};
 
 use super::text::{Shaped, harmless, shape};
 
 /// The `_meta` key of a run's facts: `{ending, usage, bytes, truncated, enforced}`.
 const OUTCOME: &str = "nix-sandbox-mcp/outcome";
+
+/// The `_meta` key of what the environment was made of, where Nix made it: `{storePath,
+/// closureSha256, closurePaths, flake}`.
+const RECEIPT: &str = "nix-sandbox-mcp/environment";
 
 /// The `_meta` key that says whose fault it is that nothing was run: `caller`, `host`, `internal`.
 const FAULT: &str = "nix-sandbox-mcp/fault";
@@ -34,6 +40,12 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// The same with what the environment was made of.
+    pub(super) fn with_receipt(mut self, receipt: Option<Value>) -> Self {
+        self.meta.extend(receipt.map(|receipt| (RECEIPT.to_owned(), receipt)));
+        self
+    }
+
     /// The arguments were wrong; the sentence says what would be right.
     pub(super) fn advice(sentence: &str) -> Self {
         Self::refusal(Fault::Caller, sentence)
@@ -218,6 +230,11 @@ fn trailer(outcome: &Outcome, replaced: bool) -> String {
     facts.push(seconds(wall_us));
     if peak_memory > 0 {
         facts.push(megabytes(peak_memory));
+    }
+    // Only bubblewrap in the engine's place reports it so.
+    let namespaces = outcome.enforced.get(Wall::Namespaces);
+    if namespaces.is_some_and(|report| report.strength != Strength::Active) {
+        facts.push("weaker sandbox: bubblewrap".to_owned());
     }
     if replaced {
         facts.push("invalid UTF-8 replaced".to_owned());

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::environment::catalog::Entry;
+use serde_json::Value;
+
+use crate::environment::catalog::{Absent, Entry};
 use crate::outcome::Outcome;
 use crate::outputs::Outputs;
 use crate::plan::Limits;
@@ -25,10 +27,23 @@ pub trait Door: Send + Sync + 'static {
         newest: Option<Newest>,
     ) -> Result<Outcome, RunError>;
 
-    /// The environments, in an order that is the same at every start. Asked once.
+    /// Begins with what takes long, such as environments that Nix builds, and does not wait for it.
+    /// Called once a client is there; then often.
+    fn begin(&self) {}
+
+    /// Ends what [`Door::begin`] began.
+    fn stop(&self) {}
+
+    /// What an environment was made of, if Nix made it: an object for programs.
+    fn receipt(&self, _environment: &str) -> Option<Value> {
+        None
+    }
+
+    /// The environments, in an order that is the same at every start. What is built meanwhile
+    /// changes its description.
     fn environments(&self) -> Vec<Offer>;
 
-    /// What the tool's description may promise. Asked once.
+    /// What the tool's description may promise.
     fn facts(&self) -> Facts;
 
     /// Ends sessions whose time is over, mends what has broken down. Called every few seconds on the
@@ -78,6 +93,18 @@ impl Door for Runner {
         Self::run(self, request, newest.map_or(Streams::Capture, Streams::Watched), cancel)
     }
 
+    fn begin(&self) {
+        self.catalog().begin();
+    }
+
+    fn stop(&self) {
+        self.catalog().stop();
+    }
+
+    fn receipt(&self, environment: &str) -> Option<Value> {
+        serde_json::to_value(Self::receipt(self, environment)?).ok()
+    }
+
     fn environments(&self) -> Vec<Offer> {
         self.catalog().entries().map(|entry| offer(&entry)).collect()
     }
@@ -115,12 +142,17 @@ impl Door for Runner {
 }
 
 fn offer(entry: &Entry<'_>) -> Offer {
-    Offer {
-        name: entry.name.to_owned(),
-        description: entry
-            .environment
-            .as_ref()
-            .map_or_else(|_| String::new(), |it| it.description.clone()),
-        available: entry.environment.is_ok(),
-    }
+    let (description, available) = match &entry.environment {
+        Ok(environment) => (environment.description.clone(), true),
+        // A call waits for it.
+        Err(Absent::Building | Absent::NotBuilt) => ("building".to_owned(), true),
+        Err(absent @ Absent::Failed(_)) if entry.built_at_start => {
+            (absent.to_string().chars().take(WHY).collect(), false)
+        }
+        Err(Absent::Failed(_)) => (String::new(), false),
+    };
+    Offer { name: entry.name.to_owned(), description, available }
 }
+
+/// Characters that are told of why an environment could not be built; a call is told all.
+const WHY: usize = 60;

@@ -59,7 +59,7 @@ async fn run(
     let switch = cancel.clone();
     let mut run = spawn_blocking(move || {
         let answer = match door.run(&request, &cancel, newest) {
-            Ok(outcome) => Answer::from(&outcome),
+            Ok(outcome) => Answer::from(&outcome).with_receipt(door.receipt(&request.environment)),
             Err(error) => Answer::from(&error),
         };
         (answer, seats)

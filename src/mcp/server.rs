@@ -35,7 +35,7 @@ use super::answer::Answer;
 use super::queue::{Gates, Seats, Turn};
 use super::text::harmless;
 use super::wire::{Line, MAX_LINE, Pen, Wire};
-use super::{Door, Offer, Options, call, id, progress, run, tool};
+use super::{Door, Options, call, id, progress, run, tool};
 use crate::runner::Newest;
 
 /// How long requests that were read before the end of the input may still run.
@@ -64,17 +64,22 @@ pub(super) async fn serve(door: Arc<dyn Door>, options: Options, wire: Wire) -> 
         ended: Arc::clone(&ended),
     };
     let tidy = tokio::spawn(tidy(Arc::clone(&door)));
-    let service = serve_directly::<RoleServer, _, _, _, _>(Server::new(door, options), talk, None);
+    let server = Server::new(Arc::clone(&door), options);
+    let service = serve_directly::<RoleServer, _, _, _, _>(server, talk, None);
     let stop = service.cancellation_token();
     let mut done = pin!(service.waiting());
     tokio::select! {
-        _ = &mut done => return Ok(()),
+        _ = &mut done => {
+            door.stop();
+            return Ok(());
+        }
         () = async { ended.notified().await; tokio::time::sleep(GRACE).await } => {}
         () = broken.notified() => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     tidy.abort();
+    door.stop();
     stop.cancel();
     // Whoever does not die in time dies with this process.
     let _ = tokio::time::timeout(DYING, done).await;
@@ -98,17 +103,18 @@ async fn tidy(door: Arc<dyn Door>) {
 /// What answers requests.
 struct Server {
     door: Arc<dyn Door>,
-    offers: Arc<[Offer]>,
-    tool: Tool,
-    info: ServerConfig,
     structured: bool,
 }
 
 impl Server {
     fn new(door: Arc<dyn Door>, options: Options) -> Self {
-        let offers: Arc<[Offer]> = door.environments().into();
-        let facts = door.facts();
-        let schema = tool::schema(&offers);
+        // The first look may take a moment; no client shall wait for it.
+        let _ = door.environments();
+        Self { door, structured: options.structured }
+    }
+
+    fn tool(&self) -> Tool {
+        let schema = tool::schema(&self.door.environments());
         // It writes, but to a sandbox: nothing of the host is changed. A session, though, is not the
         // same after a call.
         let annotations = ToolAnnotations::new()
@@ -116,24 +122,16 @@ impl Server {
             .destructive(false)
             .idempotent(false)
             .open_world(false);
-        let mut tool =
-            Tool::new(tool::NAME, tool::description(&facts), schema).with_annotations(annotations);
+        let mut tool = Tool::new(tool::NAME, tool::description(&self.door.facts()), schema)
+            .with_annotations(annotations);
         // Claude Code shows a model no more than the names of tools that do not say this, so that it
         // would not learn when to use this one.
         let always = Map::from_iter([("anthropic/alwaysLoad".to_owned(), Value::Bool(true))]);
         tool.meta = Some(MetaObject(always));
-        if options.structured {
+        if self.structured {
             tool = tool.with_raw_output_schema(Arc::new(tool::output_schema()));
         }
-        let mut capabilities = ServerCapabilities::builder().enable_tools().build();
-        capabilities.resources = door.outputs().map(|_| ResourcesCapability::default());
-        let info = ServerConfig::new(capabilities)
-            .with_server_info(Implementation::new(
-                env!("CARGO_PKG_NAME"),
-                env!("CARGO_PKG_VERSION"),
-            ))
-            .with_instructions(tool::instructions(&offers));
-        Self { door, offers, tool, info, structured: options.structured }
+        tool
     }
 
     fn result(&self, answer: Answer) -> CallToolResult {
@@ -153,7 +151,14 @@ impl Server {
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        self.info.clone()
+        let mut capabilities = ServerCapabilities::builder().enable_tools().build();
+        capabilities.resources = self.door.outputs().map(|_| ResourcesCapability::default());
+        ServerConfig::new(capabilities)
+            .with_server_info(Implementation::new(
+                env!("CARGO_PKG_NAME"),
+                env!("CARGO_PKG_VERSION"),
+            ))
+            .with_instructions(tool::instructions(&self.door.environments()))
     }
 
     /// Remembers the version that was agreed on, not the one that was asked for: answers take their
@@ -166,6 +171,7 @@ impl ServerHandler for Server {
         let result = self.negotiate_initialize(&request)?;
         request.protocol_version = result.protocol_version.clone();
         context.peer.set_peer_info(request);
+        self.door.begin();
         Ok(result)
     }
 
@@ -175,7 +181,8 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         version_known(&context)?;
-        Ok(ListToolsResult::with_all_items(vec![self.tool.clone()]))
+        self.door.begin();
+        Ok(ListToolsResult::with_all_items(vec![self.tool()]))
     }
 
     async fn call_tool(
@@ -192,11 +199,12 @@ impl ServerHandler for Server {
         let Some((unanswered, turn)) = ticket.and_then(Ticket::take) else {
             return Err(ErrorData::internal_error("a call came without its turn", None));
         };
+        self.door.begin();
         let token = context.meta.get_progress_token();
         let newest = token.is_some().then(Newest::default);
         let answer = run::answer(
             Arc::clone(&self.door),
-            Arc::clone(&self.offers),
+            self.door.environments().into(),
             call.arguments.unwrap_or_default(),
             turn,
             context.ct.clone().cancelled_owned(),

@@ -107,7 +107,7 @@ fn names(offers: &[Offer]) -> Vec<&str> {
 fn descriptions(offers: &[Offer]) -> String {
     let mut room = WORDS;
     let mut words = Vec::new();
-    for Offer { name, description, .. } in offers.iter().rev().filter(|offer| offer.available) {
+    for Offer { name, description, .. } in offers.iter().rev() {
         let description = harmless(description.lines().next().unwrap_or_default());
         let line = format!("{name}: {description}");
         let length = line.chars().count() + EACH;

@@ -179,6 +179,22 @@ pub struct LimitOverrides {
 }
 
 impl LimitOverrides {
+    /// These, and where they say nothing, `below`.
+    #[must_use]
+    pub fn over(self, below: Self) -> Self {
+        let Self { memory, swap, pids, cpu, workspace, files, output, time } = self;
+        Self {
+            memory: memory.or(below.memory),
+            swap: swap.or(below.swap),
+            pids: pids.or(below.pids),
+            cpu: cpu.or(below.cpu),
+            workspace: workspace.or(below.workspace),
+            files: files.or(below.files),
+            output: output.or(below.output),
+            time: time.or(below.time),
+        }
+    }
+
     /// Puts these over `limits`; the result still has to pass [`Limits::check`].
     ///
     /// # Errors

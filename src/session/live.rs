@@ -30,6 +30,7 @@ const LATE: usize = 8 << 10;
 #[derive(Debug)]
 pub(super) struct Live {
     pidfd: OwnedFd,
+    relay: Option<OwnedFd>,
     leaf: Option<Leaf>,
     report: Reader,
     outputs: [OwnedFd; 2],
@@ -92,6 +93,7 @@ impl Live {
         let started = backend.start(plan, handover)?;
         let mut live = Self {
             pidfd: started.pidfd,
+            relay: started.relay,
             leaf: started.leaf,
             report,
             outputs: [stdout, stderr],
@@ -237,7 +239,7 @@ impl Live {
     fn interrupt(&self, turn: &mut Turn) -> Result<(), SessionError> {
         turn.interrupted.get_or_insert_with(Instant::now);
         turn.deadline = Instant::now() + AGAIN;
-        supervisor::signal(&self.pidfd, libc::SIGINT)?;
+        supervisor::signal(self.relay.as_ref().unwrap_or(&self.pidfd), libc::SIGINT)?;
         Ok(())
     }
 

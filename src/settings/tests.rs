@@ -193,10 +193,11 @@ fn a_project_is_followed_once() {
 /// CFG-07.
 #[test]
 fn bad_values_are_refused_with_name_and_value() {
-    let backend = "is not available in this build; use engine";
-    refused(BACKEND, "jail", &format!("NIX_SANDBOX_BACKEND=jail {backend}"));
-    refused(BACKEND, "auto", &format!("NIX_SANDBOX_BACKEND=auto {backend}"));
-    refused(BACKEND, "docker", "NIX_SANDBOX_BACKEND=docker is no backend; use engine");
+    refused(
+        BACKEND,
+        "docker",
+        "NIX_SANDBOX_BACKEND=docker is no backend; use engine, jail or auto",
+    );
     refused(BACKEND, OsStr::from_bytes(b"\xff"), "NIX_SANDBOX_BACKEND=\"\\xFF\" is no text");
     for value in ["0", "-1", "1025", "NaN", "1e99", "", "8 "] {
         let shown = show(value.as_ref());

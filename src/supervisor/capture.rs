@@ -26,6 +26,12 @@ impl Newest {
         line.unwrap_or_default().trim_ascii().to_vec()
     }
 
+    /// Shows a line that is not the payload's.
+    pub fn show(&self, line: &str) {
+        self.push(line.as_bytes());
+        self.push(b"\n");
+    }
+
     fn push(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = &bytes[bytes.len().saturating_sub(Self::ROOM)..];

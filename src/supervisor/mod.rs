@@ -116,6 +116,8 @@ pub enum SupervisorError {
 pub struct Watch<'a> {
     /// Pid 1.
     pub pidfd: &'a OwnedFd,
+    /// Who passes the payload its signals, if that is not pid 1.
+    pub relay: Option<&'a OwnedFd>,
     /// Its cgroup, if it has one.
     pub leaf: Option<&'a Leaf>,
     /// The read end of its report pipe.
@@ -150,14 +152,14 @@ impl Watch<'_> {
     /// # Errors
     /// No payload ran, or a call of our own failed; never for what the payload does.
     pub fn to_end(self) -> Result<Outcome, SupervisorError> {
-        let Self { pidfd, leaf, report, channels, limits, cancel, signals } = self;
+        let Self { pidfd, relay, leaf, report, channels, limits, cancel, signals } = self;
         let (flows, console) = connect(channels)?;
         let report =
             Reader::new(report).map_err(|errno| SupervisorError::Call("set O_NONBLOCK", errno))?;
         let started = Instant::now();
         let state = State::default();
         let mut watched =
-            Loop { pidfd, leaf, report, limits, cancel, signals, console, state, flows };
+            Loop { pidfd, relay, leaf, report, limits, cancel, signals, console, state, flows };
         let result = watched.run(started).and_then(|()| watched.empty_terminal());
         let Loop { mut state, mut flows, console, .. } = watched;
         let killed = state.killed.is_some() || result.is_err();
@@ -234,6 +236,7 @@ fn connect(channels: Channels) -> Result<(Vec<Flow>, Option<Console>), Superviso
 /// The watching loop: what it looks at and what it knows.
 struct Loop<'a> {
     pidfd: &'a OwnedFd,
+    relay: Option<&'a OwnedFd>,
     leaf: Option<&'a Leaf>,
     report: Reader,
     limits: &'a Limits,
@@ -378,7 +381,8 @@ impl Loop<'_> {
 
     /// To pid 1, which passes it on to the payload's process group.
     fn pass(&self, signal: Signal) -> Result<(), SupervisorError> {
-        match kernel::pidfd_signal(self.pidfd.as_fd(), signal as i32) {
+        let to = self.relay.unwrap_or(self.pidfd);
+        match kernel::pidfd_signal(to.as_fd(), signal as i32) {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(errno) => Err(SupervisorError::Call("pass on a signal", errno)),
         }

@@ -6,6 +6,7 @@
 mod support;
 
 mod artifacts;
+mod backends;
 mod endings;
 mod files;
 mod identity;

@@ -219,10 +219,18 @@ fn run(plan: Plan) -> Ending {
     let started = backend.start(plan, handover).expect("start");
     let channels = Channels::Kept { input: None, outputs: [out, err] };
     let (pidfd, cancel) = (&started.pidfd, cancel.as_fd());
-    let outcome =
-        Watch { pidfd, leaf: None, report, channels, limits: &limits, cancel, signals: None }
-            .to_end()
-            .expect("run");
+    let outcome = Watch {
+        pidfd,
+        relay: None,
+        leaf: None,
+        report,
+        channels,
+        limits: &limits,
+        cancel,
+        signals: None,
+    }
+    .to_end()
+    .expect("run");
     print!("{}", String::from_utf8_lossy(&outcome.stdout.to_bytes()));
     eprint!("{}", String::from_utf8_lossy(&outcome.stderr.to_bytes()));
     outcome.ending

@@ -26,6 +26,9 @@ pub(crate) fn command() -> Command {
             command.env_remove(name);
         }
     }
+    if let Some(backend) = std::env::var_os("SANDBOX_TEST_BACKEND") {
+        command.env("NIX_SANDBOX_BACKEND", backend);
+    }
     command
 }
 
@@ -115,6 +118,7 @@ pub(crate) enum Capability {
     Node,
     Compiler,
     Root,
+    Bubblewrap,
 }
 
 impl Capability {
@@ -126,11 +130,12 @@ impl Capability {
             Self::Node => "node",
             Self::Compiler => "compiler",
             Self::Root => "root",
+            Self::Bubblewrap => "bubblewrap",
         }
     }
 
     fn is_here(self) -> bool {
-        static CELLS: [OnceLock<bool>; 6] = [const { OnceLock::new() }; 6];
+        static CELLS: [OnceLock<bool>; 7] = [const { OnceLock::new() }; 7];
         *CELLS[self as usize].get_or_init(|| match self {
             Self::Userns => succeeds("shell", &["true"]),
             Self::Landlock => Path::new("/proc/self").exists() && landlock(),
@@ -140,6 +145,9 @@ impl Capability {
                 Command::new("cc").arg("--version").output().is_ok_and(|cc| cc.status.success())
             }
             Self::Root => is_root(),
+            Self::Bubblewrap => {
+                Command::new("bwrap").arg("--version").output().is_ok_and(|it| it.status.success())
+            }
         })
     }
 }
