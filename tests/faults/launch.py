@@ -176,7 +176,9 @@ class Servers:
             words = log.read().strip()
             # 0: whom it serves is gone, as far as it can see.
             gone = client.process.returncode == 0 and "fail to response message" in words
-            if client.process.returncode in (125, 127) and words or gone:
+            # Every process's first write fails: also the one that tells of it.
+            dumb = client.process.returncode == 125 and fault[:2] == ("write", 1)
+            if client.process.returncode in (125, 127) and words or gone or dumb:
                 return "the server says why and ends", None
             if fault[0] in ("mmap", "brk", "mprotect"):
                 return "died of no memory", None
