@@ -188,7 +188,7 @@ lib.pipe
   {
     inherit environments metadata;
     server = import ./withEnvironments.nix { inherit pkgs; } {
-      inherit environments settings;
+      inherit metadata settings;
       server = server pkgs;
     };
   }

@@ -2,16 +2,13 @@
 { pkgs }:
 {
   server,
-  environments,
+  metadata,
   settings,
 }:
 let
   inherit (pkgs) lib;
-  artifacts = pkgs.linkFarm "sandboxes" (
-    lib.mapAttrsToList (name: path: { inherit name path; }) environments
-  );
   defaults = settings // {
-    NIX_SANDBOX_DIR = "${artifacts}";
+    NIX_SANDBOX_METADATA = "@${pkgs.writeText "metadata" (builtins.toJSON metadata)}";
   };
 in
 pkgs.writeShellScriptBin "nix-sandbox-mcp" ''

@@ -346,6 +346,39 @@ def test_from_toml_refuses_what_it_would_drop():
         assert failed.returncode == 1 and reason in failed.stderr, failed.stderr
 
 
+async def test_environments_of_nix_sandbox_envs_are_built_and_join_the_bundled_ones():
+    """Its inputs are paths: what the server builds has no overrides."""
+    directory = flake(
+        """{
+          inputs.nixpkgs.url = "%s";
+          inputs.nix-sandbox-mcp = {
+            url = "%s";
+            inputs.nixpkgs.follows = "nixpkgs";
+            inputs.jail-nix.url = "%s";
+          };
+          outputs = { nixpkgs, nix-sandbox-mcp, ... }: {
+            packages.x86_64-linux.mine = nix-sandbox-mcp.lib.mkSandbox {
+              pkgs = nixpkgs.legacyPackages.x86_64-linux;
+              name = "mine";
+              interpreter_type = "bash";
+              packages = [ ];
+              variables.GREETING = "built at the start";
+            };
+          };
+        }"""
+        % (INPUTS["nixpkgs"], FLAKE, INPUTS["jail-nix"])
+    )
+    reference = {"NIX_SANDBOX_ENVS": f"path:{directory}#mine"}
+    store_root = {"NIX_SANDBOX_STORE_ROOT": str(CHROOT)} if CHROOT else {}
+    env = store.VARIABLES | reference | store_root
+    server = StdioServerParameters(command=PROGRAM, args=["--stdio"], env=env)
+    async with Client(server) as client:
+        listed = (await client.list_tools()).tools[0].input_schema["properties"]["env"]["enum"]
+        assert set(listed) == {*PRESETS, "mine"}, listed
+        result = await client.call_tool("run", {"env": "mine", "code": "echo $GREETING"})
+        assert result.content[0].text.startswith("built at the start\n[exit 0 · "), result
+
+
 def test_a_jail_names_nothing_that_its_artifact_does_not_keep():
     for artifact in bundled().values():
         kept = requisites(artifact)
