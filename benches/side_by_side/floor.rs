@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use nix::fcntl::{OFlag, open, openat};
 use nix::sched::{CloneFlags, unshare};
@@ -31,13 +31,32 @@ pub(crate) fn run(workplace: &Workplace) -> impl FnMut() + Send + use<> {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the floor");
-    let mut ask = process.stdin.take().expect("its input");
-    let mut answer = process.stdout.take().expect("its output");
-    move || {
-        ask.write_all(b"?").expect("asked");
+    let ask = process.stdin.take();
+    let answer = process.stdout.take().expect("its output");
+    let mut floor = Floor { process, ask, answer };
+    move || floor.launch()
+}
+
+struct Floor {
+    process: Child,
+    ask: Option<ChildStdin>,
+    answer: ChildStdout,
+}
+
+impl Floor {
+    fn launch(&mut self) {
+        self.ask.as_mut().expect("its input").write_all(b"?").expect("asked");
         let mut one = [0];
-        answer.read_exact(&mut one).expect("answered");
+        self.answer.read_exact(&mut one).expect("answered");
         assert_eq!(one, [0], "the floor's sandbox failed");
+    }
+}
+
+impl Drop for Floor {
+    fn drop(&mut self) {
+        // It ends with its input.
+        drop(self.ask.take());
+        let _ = self.process.wait();
     }
 }
 

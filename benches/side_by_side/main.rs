@@ -21,6 +21,7 @@ use contestants::Contestant;
 use report::Report;
 use workplace::Workplace;
 
+#[expect(clippy::print_stdout, reason = "the table is the output")]
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
     // The launcher of the server that is measured within this process is this program once more.
@@ -43,10 +44,10 @@ fn main() -> ExitCode {
         let mut all = contestants::with_closure(&workplace, &servers, paths);
         report.latency(paths, measure(&format!("{paths} paths"), few, &mut all));
     }
-    report.throughput(throughput::measure(&workplace, &servers, rounds));
+    report.throughput(&throughput::measure(&workplace, &servers, rounds));
     report.mcp(measure("MCP", rounds, &mut mcp::contestants(&workplace)));
-    report.memory(memory::measure(&workplace, &servers));
-    report.endurance(throughput::endure(&workplace, &servers, rounds * 50));
+    report.memory(&memory::measure(&workplace, &servers));
+    report.endurance(&throughput::endure(&workplace, &servers, rounds * 50));
     println!("{report}");
     if arguments.iter().any(|word| word == "--write") {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/evidence/performance.md");

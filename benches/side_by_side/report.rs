@@ -64,7 +64,7 @@ impl Report {
         }
     }
 
-    pub(crate) fn throughput(&mut self, rates: Vec<Rate>) {
+    pub(crate) fn throughput(&mut self, rates: &[Rate]) {
         self.heading("Sandboxes per second");
         self.text.push_str("| | at once | per second | × bubblewrap |\n|---|---|---|---|\n");
         let base = |at_once| {
@@ -72,13 +72,13 @@ impl Report {
                 rates.iter().find(|rate| rate.at_once == at_once && rate.name == "bubblewrap");
             found.map_or(1.0, |rate| rate.per_second)
         };
-        for Rate { name, at_once, per_second } in &rates {
+        for Rate { name, at_once, per_second } in rates {
             let ratio = per_second / base(*at_once);
             self.text.push_str(&format!("| {name} | {at_once} | {per_second:.0} | {ratio:.1} |\n"));
         }
     }
 
-    pub(crate) fn memory(&mut self, memory: Memory) {
+    pub(crate) fn memory(&mut self, memory: &Memory) {
         let Memory { ours, bubblewrap, idle_server, idle_ticks } = memory;
         self.heading("Memory");
         self.text.push_str(&format!(
@@ -90,14 +90,14 @@ impl Report {
         ));
     }
 
-    pub(crate) fn endurance(&mut self, endurance: Endurance) {
+    pub(crate) fn endurance(&mut self, endurance: &Endurance) {
         let Endurance { launches, first, last, before, after } = endurance;
         self.heading(&format!("{launches} sandboxes one after the other"));
         self.text.push_str(&format!(
             "The first tenth took {} each, the last {}. Descriptors, threads and resident KiB before: \
              {before:?}, after: {after:?}.\n",
-            millis(first),
-            millis(last)
+            millis(*first),
+            millis(*last)
         ));
     }
 }
