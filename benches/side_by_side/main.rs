@@ -4,7 +4,7 @@
 //! `cargo bench --bench side_by_side [-- --rounds N] [--write]`; the program that is measured as the
 //! command line and as the server is `NIX_SANDBOX_BIN`, else `target/release/nix-sandbox-mcp`. With
 //! `--write` the table goes to `docs/evidence/performance.md`. As an ordinary user: root is slower in
-//! some and faster in others.
+//! some and faster in others. With `--check` it fails where a ratio is out of its generous bound.
 
 mod contestants;
 mod floor;
@@ -52,6 +52,11 @@ fn main() -> ExitCode {
     if arguments.iter().any(|word| word == "--write") {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/evidence/performance.md");
         std::fs::write(path, report.to_string()).expect("docs/evidence");
+    }
+    let out = report.out_of_bounds();
+    if arguments.iter().any(|word| word == "--check") && !out.is_empty() {
+        eprintln!("out of bounds: {}", out.join("; "));
+        return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
 }

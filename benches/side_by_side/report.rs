@@ -10,7 +10,18 @@ type Measured = Vec<(String, Vec<Duration>)>;
 
 pub(crate) struct Report {
     text: String,
+    /// Name and ratio of all that was timed, in the order of the tables.
+    ratios: Vec<(String, f64)>,
 }
+
+/// What a ratio must not reach: far above what is measured on a machine that has nothing else to do,
+/// below what a lost template or pool would cost.
+const BOUNDS: [(&str, f64); 4] = [
+    ("command line", 1.5),
+    ("server, template", 0.8),
+    ("server, blank", 0.6),
+    ("session call, python", 0.5),
+];
 
 impl Report {
     pub(crate) fn new(rounds: usize) -> Self {
@@ -26,7 +37,7 @@ impl Report {
              one table. Linux {}, {processors} processors, as {user}, load average {load} at the start.\n",
             kernel.trim()
         );
-        Self { text }
+        Self { text, ratios: Vec::new() }
     }
 
     fn heading(&mut self, title: &str) {
@@ -61,7 +72,18 @@ impl Report {
                 millis(median),
                 millis(least)
             ));
+            self.ratios.push((name, ratio));
         }
+    }
+
+    /// Each ratio that is out of its bound.
+    pub(crate) fn out_of_bounds(&self) -> Vec<String> {
+        let bound = |name: &str| BOUNDS.iter().find(|(known, _)| *known == name);
+        let out = self.ratios.iter().filter_map(|(name, ratio)| {
+            let (_, most) = bound(name)?;
+            (ratio > most).then(|| format!("{name}: {ratio:.2}, not below {most}"))
+        });
+        out.collect()
     }
 
     pub(crate) fn throughput(&mut self, rates: &[Rate]) {
