@@ -92,7 +92,11 @@ pub fn keep(fds: &[BorrowedFd<'_>]) -> nix::Result<Vec<OwnedFd>> {
 fn place(fds: &[BorrowedFd<'_>], inherited: usize) -> nix::Result<()> {
     let mut lifted = Vec::with_capacity(fds.len());
     for fd in fds {
-        lifted.push(nix::fcntl::fcntl(*fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(LIFTED))?);
+        let copy = nix::fcntl::fcntl(*fd, nix::fcntl::FcntlArg::F_DUPFD_CLOEXEC(LIFTED));
+        // EINVAL: the limit on open files is below that number (F_DUPFD(2const)).
+        lifted.push(
+            copy.map_err(|errno| if errno == Errno::EINVAL { Errno::EMFILE } else { errno })?,
+        );
     }
     let mut target: RawFd = 0;
     for (at, from) in lifted.into_iter().enumerate() {
