@@ -19,6 +19,8 @@ entries! {
         crypto: {empty|ENOENT}\n",
         varies: "masked where it is there; which are there depends on how the kernel was built";
     prc_05_keys_of_the_host: "PRC-05" "prc/PRC-05.py" => "keys: {empty|ENOENT}\nkey-users: {empty|ENOENT}\n",
+        // The same user's keys are the ones that could be seen.
+        before: Some(super::res::idle_elsewhere),
         varies: "a kernel may have no keyrings";
     prc_06_the_machine: "PRC-06" "prc/PRC-06.py" =>
         "cmdline: empty\npressure: {|none}\nversion: told\ncpuinfo: told\nstat: told\nuptime: told\n\

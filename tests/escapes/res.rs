@@ -196,14 +196,23 @@ impl Drop for Other {
 
 /// Another sandbox of the same user that has used up all of its own processes.
 fn fork_elsewhere(project: &Path) {
+    let script = "n=0; while [ $n -lt 60 ]; do sleep 300 & n=$((n + 1)); done; echo up; wait";
+    run_elsewhere(project, script);
+}
+
+/// Another sandbox of the same user, with a keyring of its own.
+pub(super) fn idle_elsewhere(project: &Path) {
+    run_elsewhere(project, "echo up; exec sleep 300");
+}
+
+/// Runs a script in another sandbox; it says `up`, and lives as long as this test.
+fn run_elsewhere(project: &Path, script: &str) {
     let settings = project.join("settings.toml");
     fs::write(&settings, FEW).expect("settings");
-    let script = "n=0; while [ $n -lt 60 ]; do sleep 300 & n=$((n + 1)); done; echo up; wait";
     let mut command = command();
-    command
-        .args(["exec", "--timeout", "300", "--", "sh", "-c", script])
-        .env("NIX_SANDBOX_CONFIG", settings);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("start");
+    command.args(["exec", "--timeout", "300", "--", "sh", "-c", script]);
+    command.env("NIX_SANDBOX_CONFIG", settings).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("start");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
     assert_eq!(line, "up\n");
