@@ -27,10 +27,10 @@ entries! {
         ", settings: FEW, only_in_a_vm: BOMB;
     res_01_fork_bomb: "RES-01" "res/RES-01-bomb.sh" =>
         "\
-        processes: at most 100\n\
+        processes: at most 80\n\
         [timed_out]\n\
         ", settings: FEW,
-        options: &["--timeout", "5"], only_in_a_vm: BOMB;
+        options: &["--timeout", "10"], only_in_a_vm: BOMB;
     res_02_threads_whoever_started_it: "RES-02" "res/RES-02.py" =>
         "\
         root of the host: False\n\
