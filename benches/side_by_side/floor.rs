@@ -91,15 +91,17 @@ fn prepare(bin: &Path, (uid, gid): (u32, u32)) -> OwnedFd {
     kernel::set_private().expect("private mounts");
     let shown = dup(&open(bin, flags, Mode::empty()).expect("the program's directory"));
     let shown = kernel::clone_tree(shown.as_fd(), Path::new(""), true).expect("a bind");
+    // Of this mount namespace; the other descriptor is of the host's.
+    let place = open("/proc", flags, Mode::empty()).expect("/proc");
+    // A fresh procfs is allowed only beside a whole one.
+    let whole = kernel::clone_tree(place.as_fd(), Path::new(""), false).expect("the host's procfs");
     let root = kernel::new_filesystem("tmpfs", &[], Attributes::NOSUID).expect("a root");
-    kernel::move_onto(root.as_fd(), proc.as_fd(), Path::new("")).expect("attached");
+    kernel::move_onto(root.as_fd(), place.as_fd(), Path::new("")).expect("attached");
     nix::unistd::fchdir(&root).expect("the root");
     for name in ["project", "proc", "tmp"] {
         mkdir(name, Mode::from_bits_truncate(0o755)).expect("a directory");
     }
     kernel::move_onto(shown.as_fd(), root.as_fd(), Path::new("project")).expect("shown");
-    // A fresh procfs is allowed only beside a whole one.
-    let whole = kernel::clone_tree(proc.as_fd(), Path::new(""), false).expect("the host's procfs");
     kernel::move_onto(whole.as_fd(), root.as_fd(), Path::new("proc")).expect("a procfs");
     kernel::pivot_into(root.as_fd()).expect("the new root");
     proc
