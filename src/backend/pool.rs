@@ -15,6 +15,9 @@ use crate::plan::{Command, Plan};
 
 /// For how long a kind that nobody uses is kept ready.
 const IDLE: Duration = Duration::from_secs(300);
+/// For how long nobody must have taken one before more are made, while at least half of them stand:
+/// who has taken one uses the processors now.
+const QUIET: Duration = Duration::from_millis(20);
 /// How long a kind that could not be made is left alone.
 const AGAIN: Duration = Duration::from_secs(30);
 
@@ -165,10 +168,16 @@ impl Shared {
             let now = Instant::now();
             let lacking =
                 |ready: &&Ready| ready.standing.len() < ready.wanted && ready.not_before <= now;
-            if let Some(ready) = shelf.kinds.iter().rev().find(lacking) {
+            let Some(ready) = shelf.kinds.iter().rev().find(lacking) else {
+                shelf = self.changed.wait(shelf).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let quiet_for = now.saturating_duration_since(ready.used);
+            if quiet_for >= QUIET || ready.standing.len() * 2 < ready.wanted {
                 return Some(ready.plan.clone());
             }
-            shelf = self.changed.wait(shelf).unwrap_or_else(PoisonError::into_inner);
+            let waited = self.changed.wait_timeout(shelf, QUIET.saturating_sub(quiet_for));
+            shelf = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

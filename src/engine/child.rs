@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, umask};
-use nix::unistd::{ForkResult, Gid, Uid, symlinkat};
+use nix::unistd::{Gid, Uid, symlinkat};
 
 use super::filters::filter;
 use super::landlock;
@@ -190,6 +190,8 @@ impl<'l> Child<'l> {
             Step::DieWithLauncher => self.die_with_launcher(),
             Step::NewSession => nix::unistd::setsid().map(drop).at("start a session", ""),
             Step::NewKeyring => self.new_keyring(),
+            Step::NewNetwork => nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+                .at("create the network namespace", ""),
             Step::LoopbackUp => kernel::loopback_up().at("bring lo up", ""),
             Step::Hostname(name) => nix::unistd::sethostname(name).at("set the hostname", name),
             Step::PrivateMounts => kernel::set_private().at("make all mounts private", ""),
@@ -625,7 +627,7 @@ impl<'l> Child<'l> {
         Ok(())
     }
 
-    /// Forks the payload and becomes the reaper.
+    /// Starts the payload and becomes the reaper.
     fn start_payload(&mut self) -> Result<std::convert::Infallible, StepError> {
         let launch = self.launch;
         let access = launch.plan.access();
@@ -646,17 +648,14 @@ impl<'l> Child<'l> {
         let signals = init::block_signals().at("block signals", "")?;
         let terminal = self.terminal.is_some();
         let started = Instant::now();
-        match kernel::fork().at("start the payload", "")? {
-            ForkResult::Child => {
-                let command = self.own.command.as_ref().unwrap_or(self.plan().command());
-                let error = payload(command, access, terminal, filter, report);
-                let _ = Report::Failed(error).send(report);
-                kernel::exit_now(127)
-            }
-            ForkResult::Parent { child } => {
-                init::run(child, terminal, started, report, &signals, watch, own_filter)
-            }
-        }
+        let command = self.own.command.as_ref().unwrap_or(self.plan().command());
+        let child = kernel::spawn_sharing(|| {
+            let error = payload(command, access, terminal, filter, report);
+            let _ = Report::Failed(error).send(report);
+            127
+        });
+        let child = child.at("start the payload", "")?;
+        init::run(child, terminal, started, report, &signals, watch, own_filter)
     }
 
     fn report_walls(&mut self) {

@@ -21,6 +21,7 @@ use nix::sys::stat::Mode;
 use super::child::{self, At, Parent};
 use super::launcher::Launch;
 use super::report::StepError;
+use super::steps::Network;
 use super::{removal, start};
 use crate::kernel::{self, Cloned, Namespaces};
 use crate::plan::{Identity, Ids};
@@ -106,7 +107,7 @@ impl Workshop {
         &mut self,
         template: Option<u64>,
         cgroup: Option<BorrowedFd<'_>>,
-    ) -> Result<(Cloned, bool), StepError> {
+    ) -> Result<(Cloned, Network), StepError> {
         let step = "enter the template";
         let network = self.networks.pop();
         if let Some(number) = template {
@@ -116,8 +117,12 @@ impl Workshop {
         }
         let joined = network.as_ref().map(|network| setns(network, CloneFlags::CLONE_NEWNET));
         let joined = matches!(joined, Some(Ok(())));
-        let namespaces = if joined { Namespaces::BUT_NETWORK } else { removal::namespaces() };
-        let cloned = kernel::clone(namespaces, cgroup);
+        let network = match (joined, removal::namespaces()) {
+            (true, _) => Network::Joined,
+            (false, Namespaces::ALL) => Network::Own,
+            (false, _) => Network::Born,
+        };
+        let cloned = kernel::clone(Namespaces::BUT_NETWORK, cgroup);
         if !matches!(cloned, Ok(Cloned::Child)) {
             if joined {
                 self.leave(&self.network, CloneFlags::CLONE_NEWNET);
@@ -126,7 +131,7 @@ impl Workshop {
                 self.leave(&self.mounts, CloneFlags::CLONE_NEWNS);
             }
         }
-        Ok((cloned.at("create the namespaces", "")?, joined))
+        Ok((cloned.at("create the namespaces", "")?, network))
     }
 
     /// Back into the launcher's own. Elsewhere it can do nothing right: then it ends, and the server

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use super::dice::Dice;
-use crate::engine::steps::{Ahead, Step, bind_sources, steps, template};
+use crate::engine::steps::{Ahead, Network, Step, bind_sources, steps, template};
 use crate::plan::{
     Access, Command, FileIdentity, HostFile, Identity, Ids, Limits, Mount, MountKind, Plan,
     PlanBuilder, ProcMode, Wall,
@@ -283,7 +283,8 @@ pub fn step_order(bytes: &[u8]) {
 /// What a template holds and what is added to it are together what a cold launch makes.
 fn in_two_parts(plan: &Plan, order: &[Step<'_>]) {
     let own = plan.clone().own_part();
-    let made = [template(plan), steps(&own, Ahead { tree: true, network: true })].concat();
+    let made =
+        [template(plan), steps(&own, Ahead { tree: true, network: Network::Joined })].concat();
     let only_cold = [Step::LoopbackUp];
     for step in order.iter().filter(|step| !only_cold.contains(step)) {
         assert!(made.contains(step), "{step:?} is in neither part");
