@@ -19,7 +19,7 @@ const IDLE: Duration = Duration::from_secs(300);
 /// who has taken one uses the processors now.
 const QUIET: Duration = Duration::from_millis(20);
 /// How long a kind that could not be made is left alone.
-const AGAIN: Duration = Duration::from_secs(30);
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// A sandbox that waits for its order. Whatever becomes of it, it does not outlive this value.
 #[derive(Debug)]
@@ -166,19 +166,25 @@ impl Shared {
                 return None;
             }
             let now = Instant::now();
-            let lacking =
-                |ready: &&Ready| ready.standing.len() < ready.wanted && ready.not_before <= now;
-            let Some(ready) = shelf.kinds.iter().rev().find(lacking) else {
-                shelf = self.changed.wait(shelf).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let quiet_for = now.saturating_duration_since(ready.used);
-            if quiet_for >= QUIET || ready.standing.len() * 2 < ready.wanted {
-                return Some(ready.plan.clone());
+            let lacking = shelf.kinds.iter().filter_map(|ready| Some((ready.due(now)?, ready)));
+            match lacking.min_by_key(|(due, _)| *due) {
+                Some((due, ready)) if due <= now => return Some(ready.plan.clone()),
+                Some((due, _)) => {
+                    let waited = self.changed.wait_timeout(shelf, due - now);
+                    shelf = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                None => shelf = self.changed.wait(shelf).unwrap_or_else(PoisonError::into_inner),
             }
-            let waited = self.changed.wait_timeout(shelf, QUIET.saturating_sub(quiet_for));
-            shelf = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+}
+
+impl Ready {
+    /// When the next one is to be made; `None` while all that are wanted stand.
+    fn due(&self, now: Instant) -> Option<Instant> {
+        let urgent = self.standing.len() * 2 < self.wanted;
+        let quiet = if urgent { now } else { self.used + QUIET };
+        (self.standing.len() < self.wanted).then_some(quiet.max(self.not_before))
     }
 }
 

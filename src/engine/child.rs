@@ -29,7 +29,7 @@ use super::{Launch, init, outputs};
 use crate::kernel::{self, Attributes};
 use crate::outcome::{Strength, WallReport};
 use crate::plan::{Access, Command, HostFile, Identity, Limits, Plan, ProcMode, Wall};
-use crate::policy::{Instruction, Wearer};
+use crate::policy::Wearer;
 use crate::request::Request;
 
 /// Read-only parts of the host.
@@ -649,8 +649,13 @@ impl<'l> Child<'l> {
         let terminal = self.terminal.is_some();
         let started = Instant::now();
         let command = self.own.command.as_ref().unwrap_or(self.plan().command());
+        removal::keep_capabilities();
+        // The payload inherits it. So it cannot run before it wears one, nor beside a pid 1 without.
+        if removal::stands(Part::Seccomp) {
+            kernel::load_filter(filter).at("load the system-call filter", "")?;
+        }
         let child = kernel::spawn_sharing(|| {
-            let error = payload(command, access, terminal, filter, report);
+            let error = payload(command, access, terminal, report);
             let _ = Report::Failed(error).send(report);
             127
         });
@@ -866,14 +871,8 @@ pub(super) fn clear_capabilities() -> Done {
 }
 
 /// The payload's own steps, up to exec. Returns only when one fails.
-fn payload(
-    command: &Command,
-    access: &Access,
-    terminal: bool,
-    filter: &[Instruction],
-    report: &File,
-) -> StepError {
-    match enter_payload(&command.directory, access, terminal, filter) {
+fn payload(command: &Command, access: &Access, terminal: bool, report: &File) -> StepError {
+    match enter_payload(&command.directory, access, terminal) {
         Err(error) => error,
         Ok(()) => {
             let (program, errno) = execute(command);
@@ -884,12 +883,7 @@ fn payload(
     }
 }
 
-fn enter_payload(
-    directory: &Path,
-    access: &Access,
-    terminal: bool,
-    filter: &[Instruction],
-) -> Done {
+fn enter_payload(directory: &Path, access: &Access, terminal: bool) -> Done {
     if terminal {
         // While signals are blocked: whoever takes the foreground from behind gets SIGTTOU.
         take_foreground().at("take the foreground of the terminal", "")?;
@@ -901,11 +895,6 @@ fn enter_payload(
     // Nested: pid 1 lies outside of it, so no signal, no ptrace, no /proc/1.
     if removal::stands(Part::Landlock) {
         landlock::enter(access)?;
-    }
-    removal::keep_capabilities();
-    // Last: the filter need not allow what the steps above call.
-    if removal::stands(Part::Seccomp) {
-        kernel::load_filter(filter).at("load the system-call filter", "")?;
     }
     Ok(())
 }

@@ -76,7 +76,8 @@ pub(super) fn run(
             let _ = nix::unistd::close(descriptor);
         }
     }
-    // A second wall: without it nothing is lost but depth, so a refusal does not end the run.
+    // Over the payload's, which it wears already: without it nothing is lost but depth, so a refusal
+    // does not end the run.
     if removal::stands(Part::Seccomp) {
         let _ = kernel::load_filter(filter);
     }

@@ -44,6 +44,15 @@ fn every_process_and_thread_inside_has_no_capability_and_wears_a_filter() {
     assert!(lines("NoNewPrivs").iter().all(|line| line.ends_with('1')), "{}", ran.stdout);
 }
 
+/// The payload's, and its own over that as soon as the payload runs.
+#[test]
+fn pid_1_wears_two_filters() {
+    needs!(Userns);
+    let script = "for _ in $(seq 1000); do grep -q \"Seccomp_filters:.*2\" /proc/1/status && break; done; \
+                  grep Seccomp_filters /proc/1/status";
+    assert_eq!(sh(script).stdout, "Seccomp_filters:\t2\n");
+}
+
 #[test]
 fn the_payload_is_uid_1000_with_a_name_and_a_home() {
     needs!(Userns);

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import os
+import select
 import sys
 import time
 import traceback
@@ -66,6 +67,13 @@ def lacking(error):
     if isinstance(error, Lacks):
         return str(error)
     return next(filter(None, map(lacking, getattr(error, "exceptions", []))), None)
+
+
+def wait_readable(fd):
+    """Waits for a descriptor, such as a pidfd's end, and closes it."""
+    ready, _, _ = select.select([fd], [], [], PATIENCE)
+    os.close(fd)
+    assert ready, "it never came"
 
 
 def tell(test, what):
