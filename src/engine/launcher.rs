@@ -24,7 +24,7 @@ use super::report::StepError;
 use super::sources::Sources;
 use super::start::{self, Begin, Start};
 use super::steps::Ahead;
-use super::template::Workshop;
+use super::template::{self, Workshop};
 use super::{outputs, privilege, removal};
 use crate::kernel::{self, Cloned};
 use crate::plan::{Ids, Kind, Plan};
@@ -183,18 +183,19 @@ impl Launcher {
             }
             Self::Process { line, .. } => {
                 let mut line = line.lock().map_err(|_| gone("is in an unknown state"))?;
-                let template = line.template(&mut launch, sources)?;
-                match template {
-                    Some(_) => launch.plan = launch.plan.own_part(),
-                    None => launch.sources = sources.open(&launch.plan)?,
+                if let Some(template) = line.template(&mut launch, sources)? {
+                    let own = launch.plan.own_part();
+                    let whole = std::mem::replace(&mut launch.plan, own);
+                    match line.ask(&launch, Some(template)) {
+                        Err(LauncherError::Step(error)) if error.step == template::ENTER => {
+                            line.do_without_template(&whole, &error);
+                            launch.plan = whole;
+                        }
+                        asked => return asked,
+                    }
                 }
-                send(&line.socket, &launch, Task::Launch { template })?;
-                // The child has its own copies now; ours would keep pipes open.
-                drop(launch);
-                match answer(&line.socket)? {
-                    (_, Some(pidfd)) => Ok(Sandbox { pidfd }),
-                    (_, None) => Err(gone("sent no descriptor")),
-                }
+                launch.sources = sources.open(&launch.plan)?;
+                line.ask(&launch, None)
             }
         }
     }
@@ -221,6 +222,24 @@ impl Line {
         Ok((line, outputs))
     }
 
+    /// Asks for a sandbox. The child has its own copies of the launch's descriptors then.
+    fn ask(&self, launch: &Launch, template: Option<u64>) -> Result<Sandbox, LauncherError> {
+        send(&self.socket, launch, Task::Launch { template })?;
+        match answer(&self.socket)? {
+            (_, Some(pidfd)) => Ok(Sandbox { pidfd }),
+            (_, None) => Err(gone("sent no descriptor")),
+        }
+    }
+
+    /// From now on sandboxes like this one are made cold.
+    fn do_without_template(&mut self, plan: &Plan, error: &StepError) {
+        tell_without_template(plan, error);
+        let known = self.templates.iter_mut().flatten().find(|(kind, _)| kind.is_of(plan));
+        if let Some((_, template)) = known {
+            *template = None;
+        }
+    }
+
     /// The template of the launch's kind, made if there is none. Without one the launch is cold.
     fn template(
         &mut self,
@@ -240,8 +259,7 @@ impl Line {
         let made = match answer(&self.socket) {
             Ok((number, _)) => number,
             Err(LauncherError::Step(error)) => {
-                let environment = launch.plan.environment();
-                tracing::warn!(environment, %error, "sandboxes are made without a template");
+                tell_without_template(&launch.plan, &error);
                 None
             }
             Err(gone) => return Err(gone),
@@ -252,6 +270,11 @@ impl Line {
         templates.push_back((launch.plan.kind(), made));
         Ok(made)
     }
+}
+
+fn tell_without_template(plan: &Plan, error: &StepError) {
+    let environment = plan.environment();
+    tracing::warn!(environment, %error, "sandboxes are made without a template");
 }
 
 fn refused(errno: Errno) -> StepError {

@@ -28,6 +28,8 @@ use crate::plan::{Identity, Ids};
 
 /// Templates that are kept; the oldest goes.
 const TEMPLATES: usize = 32;
+/// The step that says that a template cannot be used.
+pub(super) const ENTER: &str = "enter the template";
 /// Networks that are kept ready.
 const NETWORKS: usize = 4;
 
@@ -108,7 +110,7 @@ impl Workshop {
         template: Option<u64>,
         cgroup: Option<BorrowedFd<'_>>,
     ) -> Result<(Cloned, Network), StepError> {
-        let step = "enter the template";
+        let step = ENTER;
         let network = self.networks.pop();
         if let Some(number) = template {
             let known = self.templates.iter().find(|(known, _)| *known == number);

@@ -282,7 +282,7 @@ pub fn step_order(bytes: &[u8]) {
 
 /// What a template holds and what is added to it are together what a cold launch makes.
 fn in_two_parts(plan: &Plan, order: &[Step<'_>]) {
-    let own = plan.clone().own_part();
+    let own = plan.own_part();
     let made =
         [template(plan), steps(&own, Ahead { tree: true, network: Network::Joined })].concat();
     let only_cold = [Step::LoopbackUp];

@@ -110,9 +110,16 @@ impl Plan {
     /// The same without the mounts that can be shown to many sandboxes alike: what is left to do
     /// where those stand already.
     #[must_use]
-    pub fn own_part(mut self) -> Self {
-        self.mounts.retain(|mount| mount.kind.is_own());
-        self
+    pub fn own_part(&self) -> Self {
+        let mounts = self.mounts.iter().filter(|mount| mount.kind.is_own()).cloned().collect();
+        Self {
+            environment: self.environment.clone(),
+            identity: self.identity.clone(),
+            mounts,
+            limits: self.limits,
+            access: self.access.clone(),
+            command: self.command.clone(),
+        }
     }
 
     /// Whether a writable tmpfs stands at `path`.
