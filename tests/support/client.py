@@ -20,7 +20,8 @@ class Client:
     """A server process and whoever waits for its answers."""
 
     def __init__(self, program, log=subprocess.DEVNULL, wrapper=(), version=VERSION, **settings):
-        ours = ("NIX_SANDBOX_", "PROJECT_", "SESSION_")
+        # A backtrace of a server without memory would wait for itself.
+        ours = ("NIX_SANDBOX_", "PROJECT_", "SESSION_", "RUST_BACKTRACE")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         self.process = subprocess.Popen(
             [*wrapper, program, "--stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment | settings
