@@ -37,6 +37,8 @@ impl Report {
              one table. Linux {}, {processors} processors, as {user}, load average {load} at the start.\n",
             kernel.trim()
         );
+        let text =
+            text + "`NIX_SANDBOX_LOG=trace` tells the microseconds of each step of a launch.\n";
         Self { text, ratios: Vec::new() }
     }
 
@@ -102,6 +104,8 @@ impl Report {
 
     pub(crate) fn memory(&mut self, memory: &Memory) {
         let Memory { ours, bubblewrap, idle_server, idle_ticks } = memory;
+        // Pid 1 is not dumpable: only root may look.
+        let ours = if *ours == 0 { "(shown to root only)".to_owned() } else { ours.to_string() };
         self.heading("Memory");
         self.text.push_str(&format!(
             "| | KiB |\n|---|---|\n\
