@@ -39,19 +39,6 @@ fn output_beyond_its_limit_ends_the_run_and_memory_stays_flat() {
 }
 
 #[test]
-fn exec_json_yes_stays_under_32_mb() {
-    needs!(Userns);
-    let mut command = crate::support::command();
-    command.args(["exec", "--json", "--timeout", "1", "--", "sh", "-c", "yes"]);
-    let output = command.stdin(std::process::Stdio::null()).output().expect("exec");
-    assert!(!output.stdout.is_empty());
-    // The largest resident set of any process that this test program has waited for so far.
-    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_CHILDREN);
-    let peak = usage.expect("usage").max_rss() * 1024;
-    assert!(peak < 32 << 20, "{peak} bytes");
-}
-
-#[test]
 fn the_walls_that_stood_are_listed_with_each_result() {
     needs!(Userns);
     let ran = sh("true");
