@@ -41,6 +41,8 @@ pub(super) struct Workshop {
     templates: VecDeque<(u64, OwnedFd)>,
     made: u64,
     networks: Vec<OwnedFd>,
+    /// Whether it may go from one namespace to another: a container's filter may know no setns(2).
+    may_move: bool,
 }
 
 impl Workshop {
@@ -52,13 +54,13 @@ impl Workshop {
         let all = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
         unshare(all).at(step, "")?;
         child::map_ids(&Identity { inside: ids, ..Identity::of(ids) }, proc)?;
-        Ok(Self {
-            mounts: own_namespace(proc, "mnt").at(step, "")?,
-            network: own_namespace(proc, "net").at(step, "")?,
-            templates: VecDeque::new(),
-            made: 0,
-            networks: Vec::new(),
-        })
+        let mounts = own_namespace(proc, "mnt").at(step, "")?;
+        let network = own_namespace(proc, "net").at(step, "")?;
+        let may_move = setns(&mounts, CloneFlags::CLONE_NEWNS)
+            .and_then(|()| setns(&network, CloneFlags::CLONE_NEWNET))
+            .is_ok();
+        let (templates, networks) = (VecDeque::new(), Vec::new());
+        Ok(Self { mounts, network, templates, made: 0, networks, may_move })
     }
 
     /// Makes a template of the kind of `launch`; returns its number.
@@ -68,6 +70,9 @@ impl Workshop {
         parent: Parent<'_>,
     ) -> Result<u64, StepError> {
         let step = "make a template";
+        if !self.may_move {
+            return Err(StepError::new(step, "(setns is refused)", Errno::EPERM));
+        }
         let (ours, theirs) = kernel::message_pair().at(step, "")?;
         let namespace = match kernel::clone(Namespaces::TREE, None).at(step, "")? {
             Cloned::Child => child::template(launch, parent, theirs),
@@ -86,7 +91,8 @@ impl Workshop {
 
     /// Makes one network, if there is room for it. Whether more would fit.
     pub(super) fn make_network(&mut self, proc: BorrowedFd<'_>) -> bool {
-        if self.networks.len() < NETWORKS && removal::namespaces() == Namespaces::ALL {
+        let wanted = self.networks.len() < NETWORKS && removal::namespaces() == Namespaces::ALL;
+        if wanted && self.may_move {
             // Without one a sandbox makes its own.
             if let Ok(network) = self.network(proc) {
                 self.networks.push(network);

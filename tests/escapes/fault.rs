@@ -1,6 +1,7 @@
 //! Kernels that refuse a step: LIFE-09, CFG-10, LL-12. `fault.c` makes them out of this one.
 
 use std::fs;
+use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 use nix::errno::Errno;
@@ -29,7 +30,35 @@ impl Kernel {
         fs::write(self.directory.path().join("settings.toml"), text).expect("settings");
     }
 
+    /// What a server answers to runs of these codes in a shell.
+    fn serve(&self, codes: &[&str]) -> String {
+        let mut lines = vec![
+            serde_json::json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+                "protocolVersion": "2025-06-18", "capabilities": {},
+                "clientInfo": {"name": "fault", "version": "1"}}}),
+            serde_json::json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        ];
+        lines.extend(codes.iter().enumerate().map(|(at, code)| {
+            serde_json::json!({"jsonrpc": "2.0", "id": at + 1, "method": "tools/call", "params": {
+                "name": "run", "arguments": {"env": "shell", "code": code}}})
+        }));
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let mut child = self
+            .command(&["--stdio"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start");
+        // What was read is answered, then it ends with its input.
+        child.stdin.take().expect("its input").write_all(text.as_bytes()).expect("asked");
+        String::from_utf8(child.wait_with_output().expect("its end").stdout).expect("text")
+    }
+
     fn run(&self, words: &[&str]) -> Output {
+        self.command(words).stdin(Stdio::null()).output().expect("start")
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
         let clean = support::command();
         let mut command = Command::new(self.directory.path().join("fault"));
         command.args(&self.refused).arg("--").arg(clean.get_program()).args(words);
@@ -43,7 +72,19 @@ impl Kernel {
         if settings.exists() {
             command.env("NIX_SANDBOX_CONFIG", settings);
         }
-        command.stdin(Stdio::null()).output().expect("start")
+        command
+    }
+}
+
+/// What is made ahead needs setns(2), which a container's filter may not know: then nothing is, and
+/// runs are as ever.
+#[test]
+fn a_server_that_may_not_change_namespaces_runs_code_all_the_same() {
+    needs!(Userns, Compiler);
+    let kernel = Kernel::refusing(&[(libc::SYS_setns, Errno::EPERM)]);
+    let said = kernel.serve(&["echo 41", "echo 42", "echo 43"]);
+    for answer in ["41\\n[exit 0", "42\\n[exit 0", "43\\n[exit 0"] {
+        assert!(said.contains(answer), "{answer}: {said}");
     }
 }
 
