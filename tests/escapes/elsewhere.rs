@@ -46,7 +46,8 @@ shown! {
     "TTY-05" "tests/cli/terminal.rs": "drawing_passes_and_orders_to_the_emulator_do_not_unless_raw";
     "TTY-05" "tests/mcp/test_sdk.py": "test_terminal_escapes_are_harmless";
     "TTY-07" "tests/conformance/endings.rs":
-        "output_beyond_its_limit_ends_the_run_and_memory_stays_flat" "yes_with_a_time_limit_under_json_stays_under_32_mb";
+        "output_beyond_its_limit_ends_the_run_and_memory_stays_flat";
+    "TTY-07" "tests/cli/json.rs": "yes_with_a_time_limit_under_json_stays_under_32_mb";
     "TTY-07" "tests/conformance/results.rs": "both_streams_are_drained_at_once";
     "TTY-07" "src/mcp/text.rs": "the_middle_goes_and_the_counts_are_true";
     "TTY-08" "tests/mcp/test_sdk.py": "test_invalid_UTF_8_output" "test_NUL_bytes_in_the_output";
