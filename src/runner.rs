@@ -1,7 +1,5 @@
 //! The door: every front end runs code through [`Runner::run`].
 
-use std::fs::File;
-use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +8,9 @@ use std::time::SystemTime;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::audit::{self, Audit};
-use crate::backend::{Backend, BackendError, Handover, StepError};
+use crate::backend::{Backend, BackendError, Handover, StepError, file_in_memory};
 use crate::doctor::{self, Host};
 use crate::environment::catalog::{Catalog, CatalogError};
 use crate::environment::{Origin, Receipt};
@@ -402,12 +399,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), RunError> {
 
 /// The code as a file without a name: byte-exact, of any length, and in nobody's process list.
 fn code_file(code: &[u8]) -> Result<OwnedFd, RunError> {
-    let failed = |errno| RunError::host("keep the code in memory", errno);
-    let file = memfd_create(c"code", MFdFlags::MFD_CLOEXEC).map_err(failed)?;
-    let mut file = File::from(file);
-    file.write_all(code)
-        .map_err(|error| failed(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))?;
-    Ok(file.into())
+    file_in_memory(c"code", code).map_err(|errno| RunError::host("keep the code in memory", errno))
 }
 
 impl RunError {

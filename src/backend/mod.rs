@@ -1,6 +1,7 @@
 //! Backends: who makes a sandbox out of a plan.
 
 pub mod jail;
+mod limits;
 pub mod native;
 mod pool;
 
@@ -11,6 +12,7 @@ pub use crate::engine::cgroup::{CgroupUsage, Leaf};
 pub use crate::engine::report::{Ended, ReadError, Reader};
 pub use crate::engine::start::Start as Handover;
 pub use crate::engine::{Report, StepError};
+pub(crate) use crate::kernel::file_in_memory;
 use crate::outcome::WallReport;
 use crate::plan::Plan;
 

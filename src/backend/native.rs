@@ -4,13 +4,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use super::pool::{Pool, Standing};
-use super::{Backend, BackendError, Handover, Started, StepError};
+use super::{Backend, BackendError, Handover, Started, StepError, limits};
 use crate::engine::cgroup::{Cgroups, Leaf, NoCgroup};
 use crate::engine::sources::Sources;
 use crate::engine::start::{Begin, wait_until_standing};
 use crate::engine::{Launch, Launcher};
-use crate::outcome::{Strength, WallReport};
-use crate::plan::{Plan, ProcMode, Wall};
+use crate::plan::{Plan, Wall};
 
 /// The engine of this crate.
 #[derive(Debug)]
@@ -26,7 +25,7 @@ struct Hands {
     launcher: Launcher,
     sources: Sources,
     /// After the launcher, which lives in one of them and so must be dropped first.
-    cgroups: Result<Cgroups, String>,
+    cgroups: limits::Source,
 }
 
 impl Native {
@@ -51,38 +50,9 @@ impl Native {
 }
 
 impl Hands {
-    /// A cgroup for one run and what it holds; without one, what holds in its place.
-    fn leaf(&self, plan: &Plan) -> Result<(Option<Leaf>, WallReport), BackendError> {
-        let leaf = self
-            .cgroups
-            .as_ref()
-            .map_err(Clone::clone)
-            .and_then(|cgroups| cgroups.leaf(plan.limits()).map_err(|error| error.to_string()));
-        match leaf {
-            Ok(leaf) => {
-                let mut report = leaf.report().clone();
-                if !leaf.holds_memory() {
-                    report.detail.push_str("; memory: ");
-                    report.detail.push_str(memory_without_cgroup(plan));
-                }
-                Ok((Some(leaf), report))
-            }
-            Err(reason) => {
-                let memory = memory_without_cgroup(plan);
-                let detail = format!(
-                    "memory: {memory}; processes: RLIMIT_NPROC; processor time: not limited; no cgroup, because {reason}"
-                );
-                if plan.access().requires(Wall::Cgroup) {
-                    return Err(refused(Wall::Cgroup, detail));
-                }
-                Ok((None, WallReport { wall: Wall::Cgroup, strength: Strength::Off, detail }))
-            }
-        }
-    }
-
     /// Launches now; the payload starts at once or when it is ordered.
     fn launch(&self, plan: Plan, begin: Begin) -> Result<Started, BackendError> {
-        let (leaf, wall) = self.leaf(&plan)?;
+        let (leaf, wall) = limits::leaf(&self.cgroups, &plan, plan.limits())?;
         let cgroup = leaf.as_ref().map(Leaf::fd).transpose()?;
         let watch_memory = !leaf.as_ref().is_some_and(Leaf::holds_memory);
         let timed = tracing::enabled!(tracing::Level::TRACE);
@@ -95,20 +65,12 @@ impl Hands {
         let failed = |errno| StepError::new("make a sandbox ahead", "", errno);
         let (order, theirs) = crate::kernel::message_pair().map_err(failed)?;
         let started = self.launch(plan, Begin::Ordered(theirs))?;
-        wait_until_standing(order.as_fd())?;
+        wait_until_standing(order.as_fd()).inspect_err(|_| {
+            // It has ended, or hangs.
+            let _ = crate::kernel::pidfd_signal(started.pidfd.as_fd(), libc::SIGKILL);
+        })?;
         Ok(Standing { order, started })
     }
-}
-
-const fn memory_without_cgroup(plan: &Plan) -> &'static str {
-    match plan.access().proc {
-        ProcMode::Fresh => "watched, best effort; many small memfds are not seen",
-        ProcMode::None => "not watched, for want of /proc; files by the sizes of their tmpfs",
-    }
-}
-
-fn refused(wall: Wall, reason: impl Into<String>) -> BackendError {
-    BackendError::Refused { wall, reason: reason.into() }
 }
 
 impl Backend for Native {
@@ -117,18 +79,10 @@ impl Backend for Native {
     }
 
     fn judge(&self, plan: &Plan) -> Result<(), BackendError> {
-        if plan.access().requires(Wall::Cgroup) {
-            let cgroups =
-                self.hands.cgroups.as_ref().map_err(|reason| refused(Wall::Cgroup, reason))?;
-            let missing = cgroups.missing();
-            if !missing.is_empty() {
-                let reason = format!("not delegated: {}", missing.join(", "));
-                return Err(refused(Wall::Cgroup, reason));
-            }
-        }
+        limits::judge(&self.hands.cgroups, plan)?;
         if plan.access().requires(Wall::Landlock) && crate::kernel::landlock_abi().is_none() {
             let reason = "this kernel has no Landlock (built without it, or missing in the boot parameter `lsm=`)";
-            return Err(refused(Wall::Landlock, reason));
+            return Err(limits::refused(Wall::Landlock, reason));
         }
         Ok(())
     }

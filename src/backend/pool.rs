@@ -29,7 +29,7 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Starts its payload; `None` if it has died meanwhile, or the command is too long for an order.
+    /// Starts its payload; `None` if it has died meanwhile.
     pub(super) fn begin(self, command: &Command, handover: &Handover) -> Option<Started> {
         give_order(self.order.as_fd(), handover, command).is_ok().then_some(self.started)
     }
@@ -102,8 +102,10 @@ impl Pool {
         }
         ready.used = now;
         shelf.kinds.push(ready);
-        shelf.make_room(most);
+        let left = shelf.make_room(most);
         drop(shelf);
+        // Their cgroups go with them, which takes its time.
+        drop(left);
         self.shared.changed.notify_one();
         taken
     }
@@ -189,12 +191,15 @@ impl Ready {
 }
 
 impl Shelf {
-    /// The kinds that were used longest ago go first.
-    fn make_room(&mut self, most: usize) {
-        while self.kinds.len() > 1
-            && self.kinds.iter().map(|ready| ready.wanted).sum::<usize>() > most
-        {
-            self.kinds.remove(0);
-        }
+    /// The kinds that were used longest ago go first: those that have to.
+    fn make_room(&mut self, most: usize) -> Vec<Ready> {
+        let mut wanted: usize = self.kinds.iter().map(|ready| ready.wanted).sum();
+        let go = self.kinds.iter().take(self.kinds.len() - 1).take_while(|ready| {
+            let goes = wanted > most;
+            wanted -= if goes { ready.wanted } else { 0 };
+            goes
+        });
+        let count = go.count();
+        self.kinds.drain(..count).collect()
     }
 }

@@ -232,6 +232,7 @@ impl<'l> Child<'l> {
             Step::Undumpable => nix::sys::prctl::set_dumpable(false).at("hide pid 1", ""),
             Step::NoNewPrivileges => nix::sys::prctl::set_no_new_privs().at("set no_new_privs", ""),
             Step::Landlock => self.landlock(),
+            Step::AwaitOrder => self.await_order(),
         }
     }
 
@@ -634,7 +635,6 @@ impl<'l> Child<'l> {
         let filter = filter(access.wearer, access.profile);
         let own_filter = self::filter(Wearer::Init, access.profile);
         self.report_walls();
-        self.await_order()?;
         let watched = self.launch.watch_memory && removal::stands(Part::Watch);
         let watch = watched.then(|| watch(self.plan())).flatten();
         let walls = std::mem::take(&mut self.walls);
@@ -856,11 +856,6 @@ fn limit(resource: Resource, soft: u64, hard: u64) -> Done {
 
 fn drop_capabilities() -> Done {
     kernel::drop_bounding_set().at("empty the capability set", "Bounding")?;
-    clear_capabilities()
-}
-
-/// Empties the four sets of which every process may empty its own.
-pub(super) fn clear_capabilities() -> Done {
     use caps::CapSet;
     let step = "empty the capability set";
     for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {

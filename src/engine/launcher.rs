@@ -5,15 +5,14 @@
 //! nothing else, and speaks with it over a socket: the server.
 
 use std::collections::VecDeque;
-use std::io::{Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
@@ -90,10 +89,21 @@ pub enum Launcher {
 pub struct Line {
     socket: OwnedFd,
     process: Child,
-    /// The kinds of sandboxes that it was asked a template for, the oldest first, and what came of
-    /// it; `None` where it makes no templates.
-    templates: Option<VecDeque<(Kind, Option<u64>)>>,
+    /// The kinds of sandboxes that it was asked a template for, the oldest first; `None` where it
+    /// makes no templates.
+    templates: Option<VecDeque<Template>>,
 }
+
+/// The template of one kind.
+#[derive(Debug)]
+struct Template {
+    kind: Kind,
+    /// Its number, or when none could be had.
+    made: Result<u64, Instant>,
+}
+
+/// After how long a template that could not be had is asked for again.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// Kinds of sandboxes that are remembered.
 const KINDS: usize = 32;
@@ -127,11 +137,12 @@ impl Launcher {
         Self::start(outside, None).map(|(launcher, _)| launcher)
     }
 
-    /// As [`Launcher::spawn`]; its sandboxes can have [`crate::plan::MountKind::Outputs`]. What
-    /// stands there is written through the directory that is returned, by `outside`.
+    /// As [`Launcher::spawn`], in namespaces of its own: there it makes ahead what sandboxes have in
+    /// common, and they can have [`crate::plan::MountKind::Outputs`]. What stands there is written
+    /// through the directory that is returned, by `outside`.
     ///
     /// # Errors
-    /// As for [`Launcher::spawn`], or the launcher cannot have a mount namespace of its own.
+    /// As for [`Launcher::spawn`], or the launcher cannot have namespaces of its own.
     pub fn spawn_with_outputs(outside: Ids) -> Result<(Self, OwnedFd), LauncherError> {
         let (launcher, outputs) = Self::start(outside, Some(OUTPUTS))?;
         Ok((launcher, outputs.ok_or_else(|| gone("sent no directory"))?))
@@ -231,12 +242,12 @@ impl Line {
         }
     }
 
-    /// From now on sandboxes like this one are made cold.
+    /// For a while sandboxes like this one are made cold.
     fn do_without_template(&mut self, plan: &Plan, error: &StepError) {
         tell_without_template(plan, error);
-        let known = self.templates.iter_mut().flatten().find(|(kind, _)| kind.is_of(plan));
-        if let Some((_, template)) = known {
-            *template = None;
+        let known = self.templates.iter_mut().flatten().find(|it| it.kind.is_of(plan));
+        if let Some(template) = known {
+            template.made = Err(Instant::now());
         }
     }
 
@@ -247,28 +258,29 @@ impl Line {
         sources: &Sources,
     ) -> Result<Option<u64>, LauncherError> {
         let Some(templates) = &mut self.templates else { return Ok(None) };
-        if let Some(at) = templates.iter().position(|(kind, _)| kind.is_of(&launch.plan)) {
-            match templates[at].1 {
-                Some(_) if sources.have_changed(&launch.plan) => drop(templates.remove(at)),
-                known => return Ok(known),
+        if let Some(at) = templates.iter().position(|it| it.kind.is_of(&launch.plan)) {
+            match templates[at].made {
+                Ok(number) if !sources.have_changed(&launch.plan) => return Ok(Some(number)),
+                Err(failed) if failed.elapsed() < AGAIN => return Ok(None),
+                Ok(_) | Err(_) => drop(templates.remove(at)),
             }
         }
         launch.sources = sources.open(&launch.plan)?;
         send(&self.socket, launch, Task::Template)?;
         launch.sources.clear();
         let made = match answer(&self.socket) {
-            Ok((number, _)) => number,
+            Ok((number, _)) => number.ok_or_else(Instant::now),
             Err(LauncherError::Step(error)) => {
                 tell_without_template(&launch.plan, &error);
-                None
+                Err(Instant::now())
             }
             Err(gone) => return Err(gone),
         };
         if templates.len() == KINDS {
             templates.pop_front();
         }
-        templates.push_back((launch.plan.kind(), made));
-        Ok(made)
+        templates.push_back(Template { kind: launch.plan.kind(), made });
+        Ok(made.ok())
     }
 }
 
@@ -369,13 +381,8 @@ fn send(socket: &OwnedFd, launch: &Launch, task: Task) -> Result<(), LauncherErr
 }
 
 fn plan_text(plan: &Plan) -> nix::Result<OwnedFd> {
-    let file = memfd_create(c"plan", MFdFlags::MFD_CLOEXEC)?;
-    let mut file = std::fs::File::from(file);
     let text = serde_json::to_vec(plan).map_err(|_| Errno::EINVAL)?;
-    file.write_all(&text)
-        .and_then(|()| file.rewind())
-        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
-    Ok(file.into())
+    kernel::file_in_memory(c"plan", &text)
 }
 
 fn answer(socket: &OwnedFd) -> Result<(Option<u64>, Option<OwnedFd>), LauncherError> {

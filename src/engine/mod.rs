@@ -7,8 +7,10 @@
 //! | caller | [`sources`] | as root only: opens the plan's sources as detached mounts |
 //! | caller | [`cgroup`] | makes the run's cgroup and removes it |
 //! | launcher | `outputs` | a server's: makes the tmpfs that its sandboxes show at `/outputs` |
+//! | launcher | `template` | a server's: makes file trees and networks ahead |
 //! | launcher | [`launcher`] | clones pid 1 straight into its namespaces; one thread, little memory |
 //! | pid 1 | [`steps`], [`child`] | enacts the steps in order, starts the payload |
+//! | pid 1 | [`start`] | stands ready until it is told what to run, where it was made ahead |
 //! | pid 1 | [`init`] | reaps, forwards signals, reports how the payload ended; watches memory where no cgroup does |
 //! | payload | [`child`] | its last steps, then exec |
 //!

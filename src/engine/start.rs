@@ -3,14 +3,21 @@
 //! A sandbox is told at its launch, or later: then it stands ready until a message comes over its
 //! *order* socket, and until then nobody's code has run in it.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, poll};
 use serde::{Deserialize, Serialize};
 
 use super::report::StepError;
 use crate::kernel;
 use crate::plan::Command;
+
+/// How long something may take that is made ahead, milliseconds: a file system that hangs must not
+/// make everybody wait who comes after.
+const PATIENCE_MS: u16 = 10_000;
 
 /// When a sandbox is told what its payload gets.
 #[derive(Debug)]
@@ -52,7 +59,7 @@ struct Order {
 /// Which descriptors travel, in the order of [`Start::descriptors`].
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Head {
+pub(crate) struct Head {
     code: bool,
     terminal: bool,
     control: bool,
@@ -60,7 +67,7 @@ pub(super) struct Head {
 }
 
 impl Start {
-    pub(super) const fn head(&self) -> Head {
+    pub(crate) const fn head(&self) -> Head {
         Head {
             code: self.code.is_some(),
             terminal: self.terminal.is_some(),
@@ -69,7 +76,7 @@ impl Start {
         }
     }
 
-    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let Self { stdio, report, code, terminal, control, workspace } = self;
         let single = code.iter().chain(terminal);
         let all = stdio.iter().chain([report]).chain(single).chain(control.iter().flatten());
@@ -77,7 +84,7 @@ impl Start {
     }
 
     /// `None` if there are fewer than the head says.
-    pub(super) fn read(head: Head, mut fds: impl Iterator<Item = OwnedFd>) -> Option<Self> {
+    pub(crate) fn read(head: Head, mut fds: impl Iterator<Item = OwnedFd>) -> Option<Self> {
         let mut when = |wanted: bool| match wanted {
             true => fds.next().map(Some),
             false => Some(None),
@@ -116,41 +123,52 @@ pub(super) fn tell_made(to: BorrowedFd<'_>, made: &Result<OwnedFd, StepError>) -
 
 /// Pid 1: waits for its order; `None` when nobody will give one.
 pub(super) fn wait_for_order(order: BorrowedFd<'_>) -> nix::Result<Option<(Command, Start)>> {
-    let Some((bytes, fds)) = kernel::receive_message(order)? else { return Ok(None) };
-    let Order { command, head } = serde_json::from_slice(&bytes).map_err(|_| Errno::EPROTO)?;
-    let start = Start::read(head, fds.into_iter()).ok_or(Errno::EPROTO)?;
+    let Some((_, fds)) = kernel::receive_message(order)? else { return Ok(None) };
+    let mut fds = fds.into_iter();
+    let text = File::from(fds.next().ok_or(Errno::EPROTO)?);
+    let order = serde_json::from_reader(BufReader::new(text)).map_err(|_| Errno::EPROTO)?;
+    let Order { command, head } = order;
+    let start = Start::read(head, fds).ok_or(Errno::EPROTO)?;
     Ok(Some((command, start)))
 }
 
 /// Waits until the sandbox behind `order` stands.
 ///
 /// # Errors
-/// The step that was refused; `ESRCH` where it was killed while it was set up.
+/// The step that was refused; `ESRCH` where it was killed while it was set up, `ETIMEDOUT`.
 pub fn wait_until_standing(order: BorrowedFd<'_>) -> Result<(), StepError> {
-    let failed = |errno| StepError::new("make a sandbox ahead", "", errno);
-    let answer = kernel::receive_message(order).map_err(failed)?;
-    let (bytes, _) = answer.ok_or(failed(Errno::ESRCH))?;
-    serde_json::from_slice::<Standing>(&bytes).map_err(|_| failed(Errno::EPROTO))?
+    hear(order, "make a sandbox ahead").map(drop)
+}
+
+/// What came with the answer; `step` is what was asked for.
+fn hear(from: BorrowedFd<'_>, step: &str) -> Result<Vec<OwnedFd>, StepError> {
+    let failed = |errno| StepError::new(step, "", errno);
+    match poll(&mut [PollFd::new(from, PollFlags::POLLIN)], PATIENCE_MS) {
+        Ok(0) => return Err(failed(Errno::ETIMEDOUT)),
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    let answer = kernel::receive_message(from).map_err(failed)?;
+    let (bytes, fds) = answer.ok_or(failed(Errno::ESRCH))?;
+    serde_json::from_slice::<Standing>(&bytes).map_err(|_| failed(Errno::EPROTO))??;
+    Ok(fds)
 }
 
 /// Waits for the mount namespace of a template.
 pub(super) fn wait_until_made(from: BorrowedFd<'_>) -> Result<OwnedFd, StepError> {
-    let failed = |errno| StepError::new("make a template", "", errno);
-    let answer = kernel::receive_message(from).map_err(failed)?;
-    let (bytes, fds) = answer.ok_or(failed(Errno::ESRCH))?;
-    serde_json::from_slice::<Standing>(&bytes).map_err(|_| failed(Errno::EPROTO))??;
-    fds.into_iter().next().ok_or(failed(Errno::EMFILE))
+    let step = "make a template";
+    hear(from, step)?.into_iter().next().ok_or(StepError::new(step, "", Errno::EMFILE))
 }
 
 /// Tells the sandbox behind `order` to run `command`.
 ///
 /// # Errors
-/// `EPIPE`, `ECONNRESET`: it has ended. `E2BIG`: the command does not fit into one message.
+/// `EPIPE`, `ECONNRESET`: it has ended.
 pub fn give_order(order: BorrowedFd<'_>, start: &Start, command: &Command) -> nix::Result<()> {
     let written = Order { command: command.clone(), head: start.head() };
-    let bytes = serde_json::to_vec(&written).map_err(|_| Errno::EINVAL)?;
-    if bytes.len() > kernel::MESSAGE_BYTES {
-        return Err(Errno::E2BIG);
-    }
-    kernel::send_message(order, &bytes, &start.descriptors())
+    let text = serde_json::to_vec(&written).map_err(|_| Errno::EINVAL)?;
+    // A command may be longer than a message.
+    let text = kernel::file_in_memory(c"order", &text)?;
+    let fds: Vec<BorrowedFd<'_>> = [text.as_fd()].into_iter().chain(start.descriptors()).collect();
+    kernel::send_message(order, b"order", &fds)
 }

@@ -115,6 +115,8 @@ pub enum Step<'p> {
     NoNewPrivileges,
     /// Pid 1's Landlock domain.
     Landlock,
+    /// Stand ready until told what to run, where the launch was ahead of that.
+    AwaitOrder,
 }
 
 /// A device node of the host that every sandbox has.
@@ -211,14 +213,17 @@ pub fn steps(plan: &Plan, ahead: Ahead) -> Vec<Step<'_>> {
         Step::FixedValues,
         Step::PlaceDescriptors,
         Step::ResetSignals,
-        // Inside the user namespace: RLIMIT_NPROC counts anew there; outside, it would count
-        // everything that this user runs.
-        Step::Rlimits(plan.limits()),
         Step::DropCapabilities,
         Step::Undumpable,
         Step::NoNewPrivileges,
-        // Last: no mount succeeds under a Landlock domain.
+        // After all mounts: none succeeds under a Landlock domain.
         Step::Landlock,
+        // Before the limits: they are the payload's, and code that comes now may be longer than a
+        // file of its own.
+        Step::AwaitOrder,
+        // Inside the user namespace: RLIMIT_NPROC counts anew there; outside, it would count
+        // everything that this user runs.
+        Step::Rlimits(plan.limits()),
     ]);
     steps
 }

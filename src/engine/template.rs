@@ -76,9 +76,12 @@ impl Workshop {
         let (ours, theirs) = kernel::message_pair().at(step, "")?;
         let namespace = match kernel::clone(Namespaces::TREE, None).at(step, "")? {
             Cloned::Child => child::template(launch, parent, theirs),
-            Cloned::Parent { .. } => {
+            Cloned::Parent { pidfd, .. } => {
                 drop(theirs);
-                start::wait_until_made(ours.as_fd())?
+                start::wait_until_made(ours.as_fd()).inspect_err(|_| {
+                    // It has ended, or hangs.
+                    let _ = kernel::pidfd_signal(pidfd.as_fd(), libc::SIGKILL);
+                })?
             }
         };
         if self.templates.len() == TEMPLATES {

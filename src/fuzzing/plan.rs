@@ -255,8 +255,14 @@ pub fn step_order(bytes: &[u8]) {
         Step::DieWithLauncher,
         Step::PrivateMounts,
     ];
-    let end =
-        [Step::PlaceDescriptors, Step::DropCapabilities, Step::NoNewPrivileges, Step::Landlock];
+    let end = [
+        Step::PlaceDescriptors,
+        Step::DropCapabilities,
+        Step::NoNewPrivileges,
+        Step::Landlock,
+        Step::AwaitOrder,
+        Step::Rlimits(plan.limits()),
+    ];
     let mut fixed: Vec<Step<'_>> =
         begin.into_iter().chain([Step::EnterRoot, Step::SealRoot]).collect();
     fixed.extend(masks.into_iter().filter(|_| fresh));
@@ -264,10 +270,7 @@ pub fn step_order(bytes: &[u8]) {
     let places: Vec<usize> = fixed.iter().map(at).collect();
     assert!(places.is_sorted(), "{order:?}");
     assert!(places[0] == 0 && places.last() == Some(&(order.len() - 1)), "{order:?}");
-    assert!(
-        at(&Step::Undumpable) > at(&Step::MapIds)
-            && at(&Step::Rlimits(plan.limits())) > at(&Step::MapIds)
-    );
+    assert!(at(&Step::Undumpable) > at(&Step::MapIds));
     if !fresh {
         assert!(
             !order.iter().any(|step| masks_of_proc(step)),

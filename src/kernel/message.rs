@@ -13,7 +13,7 @@ use nix::sys::socket::{
 /// Most descriptors of one message; the kernel's own limit is 253 (`SCM_MAX_FD`).
 pub const MESSAGE_DESCRIPTORS: usize = 250;
 /// Most bytes of one message.
-pub const MESSAGE_BYTES: usize = 8192;
+const MESSAGE_BYTES: usize = 8192;
 
 /// Two connected sockets, close-on-exec.
 ///

@@ -5,6 +5,7 @@
 //! [`crate::engine`]. This is the only floor where `unsafe` may stand, besides the clone call.
 
 mod clone;
+mod memory;
 mod message;
 mod mount;
 mod network;
@@ -13,9 +14,8 @@ mod seccomp;
 mod terminal;
 
 pub use clone::{Cloned, Namespaces, clone};
-pub use message::{
-    MESSAGE_BYTES, MESSAGE_DESCRIPTORS, message_pair, receive_message, send_message,
-};
+pub use memory::file_in_memory;
+pub use message::{MESSAGE_DESCRIPTORS, message_pair, receive_message, send_message};
 pub use mount::{
     Attributes, clone_tree, move_onto, new_filesystem, pivot_into, set_attributes, set_idmap,
     set_private,

@@ -44,9 +44,20 @@ def children(pid):
         return []  # it has gone
 
 
+def waits(init):
+    """Whether a pid 1 has done all its steps but the last, and sleeps."""
+    try:
+        with open(f"/proc/{init}/status", encoding="utf-8") as file:
+            status = file.read()
+    except OSError:
+        return False  # it has gone
+    return "NoNewPrivs:\t1" in status and "State:\tS" in status
+
+
 def standing(server):
-    """The pid 1s of a server that have no payload."""
-    return [init for launcher in children(server.process.pid) for init in children(launcher) if not children(init)]
+    """The pid 1s of a server that wait and have no payload."""
+    inits = [init for launcher in children(server.process.pid) for init in children(launcher)]
+    return [init for init in inits if not children(init) and waits(init)]
 
 
 def eventually(what, holds):
@@ -111,6 +122,32 @@ def test_0_turns_it_off():
         for id in range(1, 4):
             assert server.run(id, "echo fine").startswith("fine\n")
         eventually("none is left", lambda: not standing(server))
+
+
+def settled(code, expected, settings, **environment):
+    """Runs `code` again and again, each time when one stands; how many stand in the end."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        with open(f"{place}/settings.toml", "w", encoding="ascii") as file:
+            file.write(settings)
+        os.chmod(place, 0o755)
+        with serving(NIX_SANDBOX_POOL="8", NIX_SANDBOX_CONFIG=file.name, **environment) as server:
+            for id in range(1, 5):
+                text = server.run(id, code)
+                assert text.startswith(expected), text
+                eventually("one stands", lambda: standing(server))
+            time.sleep(0.2)  # nothing tells that no more are made
+            return len(standing(server))
+
+
+def test_code_may_be_longer_than_a_file_that_the_code_may_make():
+    settings = '[limits]\nworkspace = "1M"\n'
+    assert settled("#" * 3_000_000 + "\necho fine", "fine\n[exit 0", settings) == 1
+
+
+def test_a_command_may_be_longer_than_a_message():
+    # Who finds none that serves makes more.
+    settings = 'inherit_env = ["LONG"]\n'
+    assert settled("echo ${#LONG}", "20000\n[exit 0", settings, LONG="x" * 20_000) == 1
 
 
 def test_a_project_that_was_replaced_is_not_shown_by_what_stands():

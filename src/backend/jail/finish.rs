@@ -44,7 +44,7 @@ impl Sandbox {
                 .map_err(|errno| failed("set limit", Path::new(&format!("{resource:?}")), errno))?;
         }
         tighten(self.pid, plan).map_err(|errno| failed("limit", Path::new("the tmpfs"), errno))?;
-        if let Some(socket) = &task.workspace {
+        if let Some(socket) = &task.start.workspace {
             let place = Path::new("/workspace");
             let directory = open_inside(&root, place, OFlag::O_DIRECTORY)
                 .map_err(|errno| failed("hand out", place, errno))?;

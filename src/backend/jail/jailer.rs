@@ -31,6 +31,7 @@ use crate::engine::filters::filter;
 use crate::engine::init::FORWARDED;
 use crate::engine::privilege::become_outside;
 use crate::engine::report::{Ended, Report};
+use crate::engine::start::Start;
 use crate::engine::steps::bind_sources;
 use crate::kernel;
 use crate::plan::{Plan, Wall};
@@ -45,7 +46,7 @@ pub fn main() -> i32 {
     let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned() else { return 1 };
     let launched = receive(socket.as_fd()).and_then(|mut task| {
         prepare(&mut task)?;
-        let sandbox = launch(&task, task.stdio[2].as_fd())?;
+        let sandbox = launch(&task, task.start.stdio[2].as_fd())?;
         Ok((task, sandbox))
     });
     match launched {
@@ -76,12 +77,9 @@ pub(super) struct Task {
     pub(super) filter: Vec<u8>,
     /// Where bubblewrap finds what it shall show, by the order of the plan's binds.
     pub(super) sources: Vec<PathBuf>,
-    pub(super) report: File,
-    pub(super) stdio: [OwnedFd; 3],
-    pub(super) code: Option<OwnedFd>,
-    pub(super) control: Vec<OwnedFd>,
     pub(super) cgroup: Option<OwnedFd>,
-    pub(super) workspace: Option<OwnedFd>,
+    pub(super) start: Start,
+    pub(super) report: File,
 }
 
 fn receive(socket: BorrowedFd<'_>) -> Result<Task, String> {
@@ -94,28 +92,13 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Task, String> {
     let caller = next()?;
     let text = File::from(next()?);
     let plan: Plan = serde_json::from_reader(text).map_err(|error| error.to_string())?;
-    let report = File::from(next()?);
-    let stdio = [next()?, next()?, next()?];
-    let code = order.code.then(&mut next).transpose()?;
-    let control = if order.control { vec![next()?, next()?] } else { Vec::new() };
     let cgroup = order.cgroup.then(&mut next).transpose()?;
-    let workspace = order.workspace.then(&mut next).transpose()?;
+    let start = Start::read(order.start, fds).ok_or_else(|| unheard(Errno::EMFILE))?;
+    let report = start.report.try_clone().map(File::from).map_err(|error| error.to_string())?;
     let access = plan.access();
     let filter = bytes_of(filter(access.wearer, access.profile))?;
     let sources = bind_sources(&plan).map(|(_, source)| source.path.clone()).collect();
-    Ok(Task {
-        order,
-        caller,
-        plan,
-        filter,
-        sources,
-        report,
-        stdio,
-        code,
-        control,
-        cgroup,
-        workspace,
-    })
+    Ok(Task { order, caller, plan, filter, sources, cgroup, start, report })
 }
 
 /// As bubblewrap reads it: an array of the kernel's `struct sock_filter`.

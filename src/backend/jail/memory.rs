@@ -36,11 +36,3 @@ pub(super) fn watch(pid1: Pid, plan: &Plan) -> nix::Result<Option<OwnedFd>> {
         }
     }
 }
-
-/// Says how memory is held.
-pub(super) const fn words(plan: &Plan) -> &'static str {
-    match plan.access().proc {
-        ProcMode::Fresh => "watched, best effort; many small memfds are not seen",
-        ProcMode::None => "not watched, for want of /proc; files by the sizes of their tmpfs",
-    }
-}

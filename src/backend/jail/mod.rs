@@ -18,8 +18,6 @@ pub mod jailer;
 mod memory;
 mod start;
 
-use std::fs::File;
-use std::io::{Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -27,14 +25,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
 use nix::errno::Errno;
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::{Backend, BackendError, Handover, Started};
+use super::{Backend, BackendError, Handover, Started, limits};
 use crate::engine::cgroup::{Cgroups, Leaf, NoCgroup};
+use crate::engine::start::Head;
 use crate::kernel;
-use crate::outcome::{Strength, WallReport};
+use crate::outcome::WallReport;
 use crate::plan::{Limits, MountKind, Plan, Wall};
 
 /// How this program is started to be a jailer: the first argument. Its 0 is a socket.
@@ -105,32 +103,14 @@ impl Jail {
         &self.version
     }
 
-    fn leaf(&self, plan: &Plan) -> (Option<Leaf>, WallReport) {
+    fn leaf(&self, plan: &Plan) -> Result<(Option<Leaf>, WallReport), BackendError> {
         // bubblewrap's own process waits in there too.
-        let limits = Limits { pids: plan.limits().pids.saturating_add(1), ..*plan.limits() };
-        let memory = memory::words(plan);
-        let leaf = self
-            .cgroups
-            .as_ref()
-            .map_err(Clone::clone)
-            .and_then(|cgroups| cgroups.leaf(&limits).map_err(|error| error.to_string()));
-        match leaf {
-            Ok(leaf) => {
-                let mut report = leaf.report().clone();
-                report.detail.push_str(" (one of them bubblewrap's own)");
-                if !leaf.holds_memory() {
-                    report.detail.push_str("; memory: ");
-                    report.detail.push_str(memory);
-                }
-                (Some(leaf), report)
-            }
-            Err(reason) => {
-                let detail = format!(
-                    "memory: {memory}; processes: RLIMIT_NPROC; processor time: not limited; no cgroup, because {reason}"
-                );
-                (None, WallReport { wall: Wall::Cgroup, strength: Strength::Off, detail })
-            }
+        let own = Limits { pids: plan.limits().pids.saturating_add(1), ..*plan.limits() };
+        let (leaf, mut wall) = limits::leaf(&self.cgroups, plan, &own)?;
+        if leaf.is_some() {
+            wall.detail.push_str("; one of the processes is bubblewrap's own");
         }
+        Ok((leaf, wall))
     }
 
     fn jailers(&self) -> std::sync::MutexGuard<'_, Vec<Child>> {
@@ -158,10 +138,6 @@ impl Jail {
     }
 }
 
-fn refused(wall: Wall, reason: impl Into<String>) -> BackendError {
-    BackendError::Refused { wall, reason: reason.into() }
-}
-
 fn jail(problem: String) -> BackendError {
     BackendError::Jail(problem)
 }
@@ -172,16 +148,9 @@ impl Backend for Jail {
     }
 
     fn judge(&self, plan: &Plan) -> Result<(), BackendError> {
-        if plan.access().requires(Wall::Cgroup) {
-            let cgroups = self.cgroups.as_ref().map_err(|reason| refused(Wall::Cgroup, reason))?;
-            let missing = cgroups.missing();
-            if !missing.is_empty() {
-                let reason = format!("not delegated: {}", missing.join(", "));
-                return Err(refused(Wall::Cgroup, reason));
-            }
-        }
+        limits::judge(&self.cgroups, plan)?;
         if plan.access().requires(Wall::Landlock) {
-            return Err(refused(Wall::Landlock, "bubblewrap has none; use the engine"));
+            return Err(limits::refused(Wall::Landlock, "bubblewrap has none; use the engine"));
         }
         if plan.mounts().iter().any(|mount| mount.kind == MountKind::Outputs) {
             return Err(jail("it cannot show /outputs, which no path of the host leads to".into()));
@@ -190,54 +159,45 @@ impl Backend for Jail {
     }
 
     fn start(&self, plan: Plan, handover: Handover) -> Result<Started, BackendError> {
-        let Handover { stdio, report, code, terminal, control, workspace } = handover;
-        if terminal.is_some() {
+        if handover.terminal.is_some() {
             return Err(jail("it gives no terminal of one's own; use --no-tty".into()));
         }
-        let (leaf, wall) = self.leaf(&plan);
-        if leaf.is_none() && plan.access().requires(Wall::Cgroup) {
-            return Err(refused(Wall::Cgroup, wall.detail));
-        }
+        let (leaf, wall) = self.leaf(&plan)?;
         let cgroup = leaf.as_ref().map(Leaf::fd).transpose()?;
         let order = Order {
             program: self.program.clone(),
             version: self.version.clone(),
             fallback: self.fallback.clone(),
-            code: code.is_some(),
-            control: control.is_some(),
             cgroup: cgroup.is_some(),
-            workspace: workspace.is_some(),
+            start: handover.head(),
             watch_memory: !leaf.as_ref().is_some_and(Leaf::holds_memory),
         };
         let call = |errno: Errno| jail(format!("the jailer cannot be told: {}", errno.desc()));
         let own = kernel::pidfd_open(Pid::this()).map_err(call)?;
-        let plan = plan_text(&plan).map_err(call)?;
+        let plan = serde_json::to_vec(&plan).map_err(|error| jail(error.to_string()))?;
+        let plan = kernel::file_in_memory(c"plan", &plan).map_err(call)?;
         let socket = self.jailer()?;
-        let mut fds = vec![own.as_fd(), plan.as_fd(), report.as_fd()];
-        fds.extend(stdio.iter().map(AsFd::as_fd));
-        fds.extend(code.iter().chain(control.iter().flatten()).map(AsFd::as_fd));
-        fds.extend(cgroup.iter().chain(&workspace).map(AsFd::as_fd));
+        let fds = [&own, &plan].into_iter().chain(&cgroup).map(AsFd::as_fd);
+        let fds: Vec<BorrowedFd<'_>> = fds.chain(handover.descriptors()).collect();
         let order = serde_json::to_vec(&order).map_err(|error| jail(error.to_string()))?;
         kernel::send_message(socket.as_fd(), &order, &fds).map_err(call)?;
         // The jailer has its own copies now; ours would keep pipes open.
-        drop((stdio, report, code, control, workspace));
+        drop(handover);
         let (pidfd, relay) = answer(socket.as_fd())?;
         Ok(Started { pidfd, relay: Some(relay), walls: vec![wall], leaf })
     }
 }
 
-/// What a jailer is told. The descriptors follow: the caller's pidfd, the plan's text, the report
-/// pipe, the three streams, the code, the control pipes, the cgroup, the socket for `/workspace`.
+/// What a jailer is told. The descriptors follow: the caller's pidfd, the plan's text, the cgroup,
+/// the start's.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Order {
     program: PathBuf,
     version: String,
     fallback: Option<String>,
-    code: bool,
-    control: bool,
     cgroup: bool,
-    workspace: bool,
+    start: Head,
     watch_memory: bool,
 }
 
@@ -254,20 +214,6 @@ fn answer(socket: BorrowedFd<'_>) -> Result<(OwnedFd, OwnedFd), BackendError> {
     answer.map_err(jail)?;
     let mut fds = fds.into_iter();
     fds.next().zip(fds.next()).ok_or_else(|| jail("the jailer sent no descriptors".to_owned()))
-}
-
-fn plan_text(plan: &Plan) -> nix::Result<OwnedFd> {
-    let text = serde_json::to_vec(plan).map_err(|_| Errno::EINVAL)?;
-    memory(c"plan", &text)
-}
-
-/// A file without a name that holds `bytes`, to be read from its beginning.
-fn memory(name: &std::ffi::CStr, bytes: &[u8]) -> nix::Result<OwnedFd> {
-    let mut file = File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC)?);
-    file.write_all(bytes)
-        .and_then(|()| file.rewind())
-        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
-    Ok(file.into())
 }
 
 /// Whether `path` of the host is there at all.

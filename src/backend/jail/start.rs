@@ -18,8 +18,8 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, pipe2};
 
 use super::arguments::{Data, Mask, Numbers, arguments};
+use super::is_there;
 use super::jailer::{HELD_BACK, Task};
-use super::{is_there, memory};
 use crate::engine::StepError;
 use crate::engine::masks;
 use crate::engine::sources::Sources;
@@ -112,14 +112,16 @@ fn start(task: &Task, stderr: BorrowedFd<'_>) -> Result<Sandbox, String> {
     fcntl(&filter, FcntlArg::F_SETPIPE_SZ(one_page)).map_err(told("size a pipe"))?;
     let first = &task.filter[..task.filter.len() - HELD_BACK];
     nix::unistd::write(&filter, first).map_err(told("fill a pipe"))?;
-    let payload = 3 + i32::try_from(task.control.len()).unwrap_or(0);
+    let payload = 3 + i32::try_from(task.start.control.iter().flatten().count()).unwrap_or(0);
     let masks = masks(task.plan.access().proc);
     let told_bwrap = arguments(&task.plan, &task.sources, &masks, Numbers::after(payload));
-    let words = memory(c"arguments", &told_bwrap.bytes()).map_err(told("keep the arguments"))?;
+    let words = kernel::file_in_memory(c"arguments", &told_bwrap.bytes())
+        .map_err(told("keep the arguments"))?;
     let data = told_bwrap.data.iter().map(|data| open_data(task, *data));
     let data = data.collect::<nix::Result<Vec<_>>>().map_err(told("keep a file in memory"))?;
-    let mut fds: Vec<BorrowedFd<'_>> = vec![task.stdio[0].as_fd(), task.stdio[1].as_fd(), stderr];
-    fds.extend(task.control.iter().map(AsFd::as_fd));
+    let mut fds: Vec<BorrowedFd<'_>> =
+        vec![task.start.stdio[0].as_fd(), task.start.stdio[1].as_fd(), stderr];
+    fds.extend(task.start.control.iter().flatten().map(AsFd::as_fd));
     fds.extend([words.as_fd(), status_end.as_fd(), filter_end.as_fd()]);
     fds.extend(data.iter().map(AsFd::as_fd));
     let keyring = kernel::join_new_session_keyring();
@@ -145,8 +147,8 @@ fn start(task: &Task, stderr: BorrowedFd<'_>) -> Result<Sandbox, String> {
 }
 
 fn open_data(task: &Task, data: Data<'_>) -> nix::Result<OwnedFd> {
-    match (data, &task.code) {
-        (Data::Text(text), _) => memory(c"file", text.as_bytes()),
+    match (data, &task.start.code) {
+        (Data::Text(text), _) => kernel::file_in_memory(c"file", text.as_bytes()),
         (Data::Code, Some(code)) => {
             let io =
                 |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);

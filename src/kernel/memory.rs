@@ -1,0 +1,21 @@
+//! Files without a name (memfd_create(2)): of any length, and in nobody's list of anything.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::os::fd::OwnedFd;
+
+use nix::errno::Errno;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+/// One that holds `bytes`, to be read from its beginning. `name` is for people who look into `/proc`.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`, `ENOMEM`.
+pub fn file_in_memory(name: &CStr, bytes: &[u8]) -> nix::Result<OwnedFd> {
+    let mut file = File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(bytes)
+        .and_then(|()| file.rewind())
+        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    Ok(file.into())
+}
