@@ -1,34 +1,31 @@
-//! Pid 1 enacts the steps, and the payload its own last few.
+//! Pid 1 enacts the steps.
 //!
 //! This code runs after the clone, in a process with one thread: ordinary Rust is allowed. It
 //! returns to nobody: it ends in `init::run` or in `_exit`.
 
-use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
-use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::stat::{Mode, SFlag, fstat, mkdirat, umask};
-use nix::unistd::{Gid, Uid, symlinkat};
+use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
+use nix::unistd::symlinkat;
 
 use super::filters::filter;
 use super::landlock;
 use super::masks::{self, Covers, NamespaceLimits};
 use super::memory_watch::{self, MemoryWatch};
 use super::removal::{self, Part};
-use super::report::{Report, StepError};
+use super::report::{At, Done, Report, StepError};
 use super::start::{self, Begin, Start};
 use super::steps::{self, Ahead, Device, PTS, SHARED_MEMORY, Step, steps};
-use super::{Launch, init, outputs};
+use super::{Launch, init, outputs, payload, process};
 use crate::kernel::{self, Attributes};
 use crate::outcome::{Strength, WallReport};
-use crate::plan::{Access, Command, HostFile, Identity, Limits, Plan, ProcMode, Wall};
+use crate::plan::{Command, HostFile, Identity, Plan, ProcMode, Wall};
 use crate::policy::Wearer;
 use crate::request::Request;
 
@@ -40,28 +37,6 @@ const WRITABLE: Attributes = Attributes::NOSUID.and(Attributes::NODEV);
 const CODE: u64 = Request::MAX_CODE as u64 + (64 << 10);
 /// Memory that holds no program.
 const DATA: Attributes = WRITABLE.and(Attributes::NOEXEC);
-
-pub(crate) type Done = Result<(), StepError>;
-
-/// Gives an errno its step and subject.
-pub(super) trait At<T> {
-    fn at(self, step: &str, subject: impl std::fmt::Display) -> Result<T, StepError>;
-}
-
-impl<T> At<T> for nix::Result<T> {
-    fn at(self, step: &str, subject: impl std::fmt::Display) -> Result<T, StepError> {
-        self.map_err(|errno| StepError::new(step, subject, errno))
-    }
-}
-
-impl<T> At<T> for std::io::Result<T> {
-    fn at(self, step: &str, subject: impl std::fmt::Display) -> Result<T, StepError> {
-        self.map_err(|error| {
-            let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-            StepError::new(step, subject, errno)
-        })
-    }
-}
 
 /// Pid 1's state while it enacts its steps.
 struct Child<'l> {
@@ -183,10 +158,10 @@ impl<'l> Child<'l> {
     fn enact(&mut self, step: &Step<'_>) -> Done {
         match step {
             Step::LeaveLauncher => self.leave_launcher(),
-            Step::MapIds => map_ids(self.plan().identity(), self.parent.proc),
+            Step::MapIds => process::map_ids(self.plan().identity(), self.parent.proc),
             Step::ForgetArguments => self.forget_arguments(),
             Step::FirstToGo => self.first_to_go(),
-            Step::TakeIds => take_ids(self.plan().identity()),
+            Step::TakeIds => process::take_ids(self.plan().identity()),
             Step::DieWithLauncher => self.die_with_launcher(),
             Step::NewSession => nix::unistd::setsid().map(drop).at("start a session", ""),
             Step::NewKeyring => self.new_keyring(),
@@ -224,11 +199,11 @@ impl<'l> Child<'l> {
             Step::SealRoot => {
                 kernel::set_attributes(self.root()?, SHOWN, false).at("make the root read-only", "")
             }
-            Step::FixedValues => fixed_values(),
+            Step::FixedValues => process::fixed_values(),
             Step::PlaceDescriptors => self.place_descriptors(),
             Step::ResetSignals => kernel::reset_dispositions().at("reset signals", ""),
-            Step::Rlimits(limits) => rlimits(limits),
-            Step::DropCapabilities => drop_capabilities(),
+            Step::Rlimits(limits) => process::rlimits(limits),
+            Step::DropCapabilities => process::drop_capabilities(),
             Step::Undumpable => nix::sys::prctl::set_dumpable(false).at("hide pid 1", ""),
             Step::NoNewPrivileges => nix::sys::prctl::set_no_new_privs().at("set no_new_privs", ""),
             Step::Landlock => self.landlock(),
@@ -257,7 +232,7 @@ impl<'l> Child<'l> {
     /// shielded from that, and it is inherited; the largest value is the one that can always be
     /// written.
     fn first_to_go(&self) -> Done {
-        write_own(self.parent.proc, "oom_score_adj", "1000")
+        process::write_own(self.parent.proc, "oom_score_adj", "1000")
     }
 
     fn forget_arguments(&self) -> Done {
@@ -655,7 +630,7 @@ impl<'l> Child<'l> {
             kernel::load_filter(filter).at("load the system-call filter", "")?;
         }
         let child = kernel::spawn_sharing(|| {
-            let error = payload(command, access, terminal, report);
+            let error = payload::payload(command, access, terminal, report);
             let _ = Report::Failed(error).send(report);
             127
         });
@@ -723,27 +698,6 @@ fn open_source(source: &HostFile) -> Result<OwnedFd, StepError> {
     kernel::clone_tree(file.as_fd(), Path::new(""), true).at("mount", &shown)
 }
 
-/// Writes the maps through `proc`, in which this process has a number.
-pub(super) fn map_ids(identity: &Identity, proc: BorrowedFd<'_>) -> Done {
-    let Identity { inside, outside, hostname: _ } = identity;
-    // A process that is not dumpable does not own its files in /proc (EACCES).
-    nix::sys::prctl::set_dumpable(true).at("become dumpable", "")?;
-    let maps = [
-        ("setgroups", "deny".to_owned()),
-        ("uid_map", format!("{} {} 1", inside.uid, outside.uid)),
-        ("gid_map", format!("{} {} 1", inside.gid, outside.gid)),
-    ];
-    maps.iter().try_for_each(|(name, content)| write_own(proc, name, content))
-}
-
-/// Writes to a file of this process in `proc`.
-fn write_own(proc: BorrowedFd<'_>, name: &str, content: &str) -> Done {
-    let shown = format!("/proc/self/{name}");
-    let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-    let file = openat(proc, &shown["/proc/".len()..], flags, Mode::empty()).at("write", &shown)?;
-    File::from(file).write_all(content.as_bytes()).at("write", &shown)
-}
-
 /// The payload's streams and control pipes, then the report pipe, which is returned.
 fn place(start: &Start, terminal: Option<&OwnedFd>) -> Result<OwnedFd, StepError> {
     let mut payload = match terminal {
@@ -780,161 +734,4 @@ fn send_workspace(start: &Start, directory: &OwnedFd) -> Done {
         Ok(()) | Err(Errno::EPIPE) => Ok(()),
         Err(errno) => Err(StepError::new("hand out /workspace", "", errno)),
     }
-}
-
-fn take_ids(identity: &Identity) -> Done {
-    let (uid, gid) = (Uid::from_raw(identity.inside.uid), Gid::from_raw(identity.inside.gid));
-    nix::unistd::setresgid(gid, gid, gid).at("become gid", gid)?;
-    nix::unistd::setresuid(uid, uid, uid).at("become uid", uid)
-}
-
-pub(crate) fn fixed_values() -> Done {
-    umask(Mode::from_bits_truncate(0o022));
-    kernel::reset_personality().at("reset the personality", "")?;
-    nix::sys::prctl::set_timerslack(0).at("reset the timer slack", "")?;
-    kernel::reset_priority().at("give up priority", "")?;
-    kernel::set_affinity_all().at("reset the processor affinity", "")?;
-    // EINVAL: built without huge pages.
-    match kernel::set_thp_default() {
-        Ok(()) | Err(Errno::EINVAL) => Ok(()),
-        Err(errno) => Err(StepError::new("reset huge pages", "", errno)),
-    }
-}
-
-/// Open files of one process.
-const OPEN_FILES: u64 = 4096;
-/// Memory that one process may lock, bytes: what gpg and the like need, no more.
-const LOCKED_MEMORY: u64 = 1 << 20;
-/// POSIX message queues of this user, bytes.
-const MESSAGE_QUEUES: u64 = 1 << 20;
-/// The stack that programs expect, bytes.
-const STACK: u64 = 8 << 20;
-
-fn rlimits(limits: &Limits) -> Done {
-    rlimit_values(limits)
-        .into_iter()
-        .try_for_each(|(resource, soft, hard)| limit(resource, soft, hard))
-}
-
-/// Each limit: soft and hard.
-pub(crate) fn rlimit_values(limits: &Limits) -> [(Resource, u64, u64); 9] {
-    let Limits {
-        memory: _,
-        swap: _,
-        pids,
-        cpu_milli: _,
-        workspace,
-        files: _,
-        output: _,
-        time_ms: _,
-    } = *limits;
-    let same = |resource, value| (resource, value, value);
-    [
-        // 1, not 0: with 0 the kernel still starts a core_pattern program (core(5)).
-        same(Resource::RLIMIT_CORE, 1),
-        // One more for pid 1.
-        same(Resource::RLIMIT_NPROC, u64::from(pids) + 1),
-        same(Resource::RLIMIT_NOFILE, OPEN_FILES),
-        // One page more than the file systems hold, so that a full one says ENOSPC and only a file
-        // outside of them (a memfd) meets EFBIG.
-        same(Resource::RLIMIT_FSIZE, workspace.saturating_add(4096)),
-        same(Resource::RLIMIT_MEMLOCK, LOCKED_MEMORY),
-        same(Resource::RLIMIT_MSGQUEUE, MESSAGE_QUEUES),
-        same(Resource::RLIMIT_NICE, 0),
-        same(Resource::RLIMIT_RTPRIO, 0),
-        (Resource::RLIMIT_STACK, STACK, nix::sys::resource::RLIM_INFINITY),
-    ]
-}
-
-/// Sets a limit, never above what this process was given.
-fn limit(resource: Resource, soft: u64, hard: u64) -> Done {
-    let step = "set limit";
-    let (_, most) =
-        nix::sys::resource::getrlimit(resource).at(step, format_args!("{resource:?}"))?;
-    setrlimit(resource, soft.min(most), hard.min(most)).at(step, format_args!("{resource:?}"))
-}
-
-fn drop_capabilities() -> Done {
-    kernel::drop_bounding_set().at("empty the capability set", "Bounding")?;
-    use caps::CapSet;
-    let step = "empty the capability set";
-    for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
-        // The crate tells the kernel's answer in words only; it is still the last one.
-        caps::clear(None, set).map_err(|_| Errno::last()).at(step, format_args!("{set:?}"))?;
-    }
-    Ok(())
-}
-
-/// The payload's own steps, up to exec. Returns only when one fails.
-fn payload(command: &Command, access: &Access, terminal: bool, report: &File) -> StepError {
-    match enter_payload(&command.directory, access, terminal) {
-        Err(error) => error,
-        Ok(()) => {
-            let (program, errno) = execute(command);
-            let program = program.to_string_lossy().into_owned();
-            let sent = Report::NotExecuted { program, errno: errno as i32 }.send(report);
-            kernel::exit_now(if sent.is_err() { 1 } else { 127 })
-        }
-    }
-}
-
-fn enter_payload(directory: &Path, access: &Access, terminal: bool) -> Done {
-    if terminal {
-        // While signals are blocked: whoever takes the foreground from behind gets SIGTTOU.
-        take_foreground().at("take the foreground of the terminal", "")?;
-    } else {
-        nix::unistd::setsid().map(drop).at("start a session", "")?;
-    }
-    init::unblock_signals().at("unblock signals", "")?;
-    nix::unistd::chdir(directory).at("enter", directory.display())?;
-    // Nested: pid 1 lies outside of it, so no signal, no ptrace, no /proc/1.
-    if removal::stands(Part::Landlock) {
-        landlock::enter(access)?;
-    }
-    Ok(())
-}
-
-/// A process group of its own, in the foreground of the terminal: Ctrl-C and Ctrl-Z reach it and
-/// not pid 1.
-fn take_foreground() -> nix::Result<()> {
-    let own = nix::unistd::getpid();
-    nix::unistd::setpgid(own, own)?;
-    nix::unistd::tcsetpgrp(std::io::stdin(), own)
-}
-
-/// Replaces this process by the program; returns what was tried and why it failed.
-fn execute(command: &Command) -> (PathBuf, Errno) {
-    let c_string = |text: &OsStr| CString::new(text.as_bytes()).unwrap_or_default();
-    let arguments: Vec<CString> = command.arguments.iter().map(|text| c_string(text)).collect();
-    let variables: Vec<CString> = command
-        .variables
-        .iter()
-        .map(|(name, value)| c_string(&[name.as_os_str(), value].join(OsStr::new("="))))
-        .collect();
-    let name = command.arguments.first().map_or(OsStr::new(""), |name| name.as_os_str());
-    let mut failed = (PathBuf::from(name), Errno::ENOENT);
-    for candidate in candidates(name, command.variables.get(OsStr::new("PATH"))) {
-        let path = c_string(candidate.as_os_str());
-        let errno = match nix::unistd::execve(&path, &arguments, &variables) {
-            Ok(never) => match never {},
-            Err(errno) => errno,
-        };
-        // As execvp(3): go on looking, but remember that one was there.
-        if errno != Errno::ENOENT && errno != Errno::ENOTDIR {
-            failed = (candidate, errno);
-            if errno != Errno::EACCES {
-                break;
-            }
-        }
-    }
-    failed
-}
-
-/// Where a program of this name is looked for, as execvp(3) does.
-pub(crate) fn candidates(name: &OsStr, path: Option<&std::ffi::OsString>) -> Vec<PathBuf> {
-    if name.as_bytes().contains(&b'/') {
-        return vec![PathBuf::from(name)];
-    }
-    let path = path.map_or(OsStr::new("/usr/bin:/bin"), |path| path.as_os_str());
-    std::env::split_paths(path).map(|directory| directory.join(name)).collect()
 }

@@ -12,8 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{Mode, fstatat};
 
-use super::child::{At, Done};
-use super::report::StepError;
+use super::report::{At, Done, StepError};
 use crate::kernel::{self, Attributes};
 
 /// Directories.

@@ -20,12 +20,12 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{ForkResult, Gid, Pid, Uid, setresgid, setresuid};
+use nix::unistd::{ForkResult, Pid, Uid};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::filters::filter;
-use super::report::StepError;
-use super::{landlock, privilege};
+use super::report::{At, Done, StepError};
+use super::{landlock, privilege, process};
 use crate::kernel::{self, Attributes, Cloned, Namespaces};
 use crate::outcome::WallReport;
 use crate::plan::{Access, Identity, Ids, ProcMode};
@@ -114,27 +114,6 @@ pub fn landlock_domain(outside: Ids) -> Result<WallReport, StepError> {
 }
 
 type Found = Result<String, StepError>;
-type Done = Result<(), StepError>;
-
-/// Gives an errno its step.
-trait At<T> {
-    fn at(self, step: &str, subject: &str) -> Result<T, StepError>;
-}
-
-impl<T> At<T> for nix::Result<T> {
-    fn at(self, step: &str, subject: &str) -> Result<T, StepError> {
-        self.map_err(|errno| StepError::new(step, subject, errno))
-    }
-}
-
-impl<T> At<T> for std::io::Result<T> {
-    fn at(self, step: &str, subject: &str) -> Result<T, StepError> {
-        self.map_err(|error| {
-            let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-            StepError::new(step, subject, errno)
-        })
-    }
-}
 
 /// Runs `work` in a child that is killed when it has answered, or after [`PATIENCE`].
 ///
@@ -263,20 +242,11 @@ fn become_outside(outside: Ids) -> Done {
 
 /// Maps the ids as pid 1 does, and takes them.
 fn take_mapped_ids(outside: Ids) -> Done {
-    prctl::set_dumpable(true).at("become dumpable", "")?;
-    let Ids { uid, gid } = Identity::INSIDE;
-    let maps = [
-        ("/proc/self/setgroups", "deny".to_owned()),
-        ("/proc/self/uid_map", format!("{uid} {} 1", outside.uid)),
-        ("/proc/self/gid_map", format!("{gid} {} 1", outside.gid)),
-    ];
-    for (path, content) in maps {
-        let mut file = File::options().write(true).open(path).at("write", path)?;
-        file.write_all(content.as_bytes()).at("write", path)?;
-    }
-    let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-    setresgid(gid, gid, gid).at("become gid", &gid.to_string())?;
-    setresuid(uid, uid, uid).at("become uid", &uid.to_string())?;
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let proc = open("/proc", flags, Mode::empty()).at("open", "/proc")?;
+    let identity = Identity::of(outside);
+    process::map_ids(&identity, proc.as_fd())?;
+    process::take_ids(&identity)?;
     die_with_parent()
 }
 

@@ -58,6 +58,30 @@ impl fmt::Display for StepError {
     }
 }
 
+/// What a step comes to.
+pub(crate) type Done = Result<(), StepError>;
+
+/// Gives an errno its step and subject.
+pub(super) trait At<T> {
+    /// `step` is a verb phrase, `subject` what it was tried on.
+    fn at(self, step: &str, subject: impl std::fmt::Display) -> Result<T, StepError>;
+}
+
+impl<T> At<T> for nix::Result<T> {
+    fn at(self, step: &str, subject: impl std::fmt::Display) -> Result<T, StepError> {
+        self.map_err(|errno| StepError::new(step, subject, errno))
+    }
+}
+
+impl<T> At<T> for std::io::Result<T> {
+    fn at(self, step: &str, subject: impl std::fmt::Display) -> Result<T, StepError> {
+        self.map_err(|error| {
+            let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+            StepError::new(step, subject, errno)
+        })
+    }
+}
+
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]

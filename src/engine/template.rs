@@ -18,11 +18,11 @@ use nix::fcntl::{OFlag, openat};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 
-use super::child::{self, At, Parent};
+use super::child::{self, Parent};
 use super::launcher::Launch;
-use super::report::StepError;
+use super::report::{At, StepError};
 use super::steps::Network;
-use super::{removal, start};
+use super::{process, removal, start};
 use crate::kernel::{self, Cloned, Namespaces};
 use crate::plan::{Identity, Ids};
 
@@ -53,7 +53,7 @@ impl Workshop {
         let step = "give the launcher namespaces of its own";
         let all = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
         unshare(all).at(step, "")?;
-        child::map_ids(&Identity { inside: ids, ..Identity::of(ids) }, proc)?;
+        process::map_ids(&Identity { inside: ids, ..Identity::of(ids) }, proc)?;
         let mounts = own_namespace(proc, "mnt").at(step, "")?;
         let network = own_namespace(proc, "net").at(step, "")?;
         let may_move = setns(&mounts, CloneFlags::CLONE_NEWNS)
