@@ -291,6 +291,7 @@ fn the_steps_are_called_as_the_engine_calls_them() {
         include_str!("../../../engine/launcher.rs"),
         include_str!("../../../engine/landlock.rs"),
         include_str!("../../../engine/privilege.rs"),
+        include_str!("../../../engine/process.rs"),
         include_str!("../../../engine/probe.rs"),
         include_str!("../../../engine/sources.rs"),
     ];
