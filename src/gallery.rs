@@ -57,7 +57,13 @@ impl Gallery {
     /// `EMFILE`, `ENFILE`.
     pub fn new() -> nix::Result<(Self, OwnedFd)> {
         let (ours, theirs) = kernel::message_pair()?;
-        Ok((Self { socket: Some(ours), workspace: None, seen: BTreeMap::new() }, theirs))
+        Ok((Self::of(ours), theirs))
+    }
+
+    /// The gallery of a sandbox that hands its `/workspace` out over the other end of `socket`.
+    #[must_use]
+    pub const fn of(socket: OwnedFd) -> Self {
+        Self { socket: Some(socket), workspace: None, seen: BTreeMap::new() }
     }
 
     /// Notes in `files` what was made or changed since the last look. To be called when the

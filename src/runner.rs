@@ -10,7 +10,7 @@ use nix::fcntl::OFlag;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::audit::{self, Audit};
-use crate::backend::{Backend, BackendError, Handover, StepError, file_in_memory};
+use crate::backend::{Backend, BackendError, Begun, Handover, Started, StepError, file_in_memory};
 use crate::doctor::{self, Host};
 use crate::environment::catalog::{Catalog, CatalogError};
 use crate::environment::{Origin, Receipt};
@@ -260,18 +260,8 @@ impl Runner {
             return Ok(self.sessions.call(self.backend.as_ref(), call)?);
         }
         let limits = *plan.limits();
-        let code = match &request.work {
-            Work::Code(code) => Some(code_file(code)?),
-            Work::Command(_) => None,
-        };
-        let (report, write_end) = pipe()?;
-        let Ends { stdio, terminal, channels } = streams.connect()?;
-        let gallery = self.images.then(Gallery::new).transpose();
-        let (mut gallery, workspace) =
-            gallery.map_err(|errno| RunError::host("make a socket", errno))?.unzip();
-        let handover =
-            Handover { stdio, report: write_end, code, terminal, control: None, workspace };
-        let started = self.backend.start(plan, handover)?;
+        let Running { started, report, channels, mut gallery } =
+            self.start(request, plan, streams)?;
         let watch = Watch {
             pidfd: &started.pidfd,
             relay: started.relay.as_ref(),
@@ -288,6 +278,40 @@ impl Runner {
             gallery.look(&mut outcome.files);
         }
         Ok(outcome)
+    }
+
+    /// Starts the payload, or gives its code to an interpreter that has started.
+    fn start(&self, request: &Request, plan: Plan, streams: Streams) -> Result<Running, RunError> {
+        if let Work::Code(code) = &request.work
+            && streams.can_be_made_ahead()
+            && self.catalog.get(&request.environment)?.interpreter.can_wait_for(code)
+            && let Some(begun) = self.backend.begin_warm(&plan, code)
+        {
+            let Begun { started, report, outputs, workspace } = begun;
+            let channels = streams.kept(outputs);
+            let gallery = self.images.then(|| Gallery::of(workspace));
+            return Ok(Running { started, report, channels, gallery });
+        }
+        let code = match &request.work {
+            Work::Code(code) => Some(code_file(code)?),
+            Work::Command(_) => None,
+        };
+        let (report, write_end) = pipe()?;
+        let Ends { stdio, terminal, channels } = streams.connect()?;
+        let gallery = self.images.then(Gallery::new).transpose();
+        let (gallery, workspace) =
+            gallery.map_err(|errno| RunError::host("make a socket", errno))?.unzip();
+        let handover = Handover {
+            stdio,
+            report: write_end,
+            code,
+            go: None,
+            terminal,
+            control: None,
+            workspace,
+        };
+        let started = self.backend.start(plan, handover)?;
+        Ok(Running { started, report, channels, gallery })
     }
 
     /// Where long output is kept, if this is a server's runner and its host can have it.
@@ -339,6 +363,14 @@ impl Runner {
     }
 }
 
+/// A payload that was started, and our ends.
+struct Running {
+    started: Started,
+    report: OwnedFd,
+    channels: Channels,
+    gallery: Option<Gallery>,
+}
+
 /// The sandbox's ends and ours.
 struct Ends {
     stdio: [OwnedFd; 3],
@@ -356,6 +388,19 @@ impl Streams {
         }
     }
 
+    /// Whether a payload's ends can be there before its caller is.
+    const fn can_be_made_ahead(&self) -> bool {
+        matches!(self, Self::Capture | Self::Watched(_))
+    }
+
+    /// What is done with the payload's output where nothing of it passes through.
+    fn kept(self, outputs: [OwnedFd; 2]) -> Channels {
+        match self {
+            Self::Watched(newest) => Channels::Watched { outputs, newest },
+            _ => Channels::Kept { input: None, outputs },
+        }
+    }
+
     fn connect(self) -> Result<Ends, RunError> {
         if let Self::Terminal { input, output, filtered } = self {
             let (socket, theirs) = crate::supervisor::terminal_pair()?;
@@ -366,11 +411,8 @@ impl Streams {
         let (out_read, out_write) = pipe()?;
         let (err_read, err_write) = pipe()?;
         let (stdin, channels) = match self {
-            Self::Capture | Self::Terminal { .. } => {
-                (null()?, Channels::Kept { input: None, outputs: [out_read, err_read] })
-            }
-            Self::Watched(newest) => {
-                (null()?, Channels::Watched { outputs: [out_read, err_read], newest })
+            Self::Capture | Self::Watched(_) | Self::Terminal { .. } => {
+                (null()?, self.kept([out_read, err_read]))
             }
             Self::Feed { stdin } => {
                 let (read, write) = pipe()?;

@@ -193,6 +193,7 @@ pub(crate) fn launch(native: &Native, plan: &Plan) {
         stdio,
         report: report.1,
         code: None,
+        go: None,
         terminal: None,
         control: None,
         workspace: None,

@@ -44,6 +44,7 @@ fn ours(workplace: &Workplace, servers: &Servers) -> u64 {
         stdio: [pipe().0, out.1, err.1],
         report: report.1,
         code: None,
+        go: None,
         terminal: None,
         control: None,
         workspace: None,

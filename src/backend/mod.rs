@@ -4,9 +4,11 @@ pub mod jail;
 mod limits;
 pub mod native;
 mod pool;
+mod warm;
 
 use std::os::fd::OwnedFd;
 
+pub use self::warm::Begun;
 use crate::engine::LauncherError;
 pub use crate::engine::cgroup::{CgroupUsage, Leaf};
 pub use crate::engine::report::{Ended, ReadError, Reader};
@@ -76,6 +78,14 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The launch failed; nothing runs.
     fn start(&self, plan: Plan, handover: Handover) -> Result<Started, BackendError>;
+
+    /// Gives `code` to an interpreter that was started ahead for such a plan, if there is one: a
+    /// run whose output is kept and whose input is at its end. Otherwise one will be, perhaps, for
+    /// the next; this run is to be started.
+    fn begin_warm(&self, plan: &Plan, code: &[u8]) -> Option<Begun> {
+        let _ = (plan, code);
+        None
+    }
 
     /// Mends what has broken down since the start. The new directory behind `/outputs`, if that was
     /// lost. To be called now and then on the program's main thread.

@@ -3,8 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use super::pool::{Pool, Standing};
-use super::{Backend, BackendError, Handover, Started, StepError, limits};
+use super::pool::{Held, Pool, Standing};
+use super::warm::Warm;
+use super::{Backend, BackendError, Begun, Handover, Started, StepError, limits};
 use crate::engine::cgroup::{Cgroups, Leaf, NoCgroup};
 use crate::engine::sources::Sources;
 use crate::engine::start::{Begin, wait_until_standing};
@@ -43,7 +44,7 @@ impl Native {
     pub fn with_pool(mut self, most: usize) -> Self {
         if most > 0 {
             let hands = Arc::clone(&self.hands);
-            self.pool = Some(Pool::new(most, Arc::new(move |plan| hands.make_ahead(plan))));
+            self.pool = Some(Pool::new(most, Arc::new(move |plan, warm| hands.make(plan, warm))));
         }
         self
     }
@@ -61,15 +62,23 @@ impl Hands {
         Ok(Started { pidfd: sandbox.pidfd, relay: None, walls: vec![wall], leaf })
     }
 
-    fn make_ahead(&self, plan: Plan) -> Result<Standing, BackendError> {
+    fn make(&self, plan: &Plan, warm: bool) -> Result<Held, BackendError> {
+        let standing = self.make_standing(plan.clone(), warm)?;
+        match warm {
+            true => Warm::heat(standing, plan).map(Held::Warm),
+            false => Ok(Held::Standing(standing)),
+        }
+    }
+
+    fn make_standing(&self, plan: Plan, warm: bool) -> Result<Standing, BackendError> {
         let failed = |errno| StepError::new("make a sandbox ahead", "", errno);
         let (order, theirs) = crate::kernel::message_pair().map_err(failed)?;
-        let started = self.launch(plan, Begin::Ordered(theirs))?;
-        wait_until_standing(order.as_fd()).inspect_err(|_| {
+        let started = self.launch(plan, Begin::Ordered { order: theirs, warm })?;
+        let place = wait_until_standing(order.as_fd()).inspect_err(|_| {
             // It has ended, or hangs.
             let _ = crate::kernel::pidfd_signal(started.pidfd.as_fd(), libc::SIGKILL);
         })?;
-        Ok(Standing { order, started })
+        Ok(Standing { order, started, place })
     }
 }
 
@@ -104,5 +113,17 @@ impl Backend for Native {
             }
         }
         self.hands.launch(plan, Begin::Now(handover))
+    }
+
+    fn begin_warm(&self, plan: &Plan, code: &[u8]) -> Option<Begun> {
+        while let Some(warm) = self.pool.as_ref().and_then(|pool| pool.take_warm(plan)) {
+            if self.hands.sources.have_changed(plan) {
+                break;
+            }
+            if let Some(begun) = warm.begin(plan, code) {
+                return Some(begun);
+            }
+        }
+        None
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! Each was launched up to its last step and waits to be told what to run. Nobody's code has run in
 //! it, and it is used once: what a run finds is what a launch of its own would have made. Which kinds
-//! are wanted is learned from use; they are made by a thread of their own while others run.
+//! are wanted is learned from use, also whether with an interpreter that has started; they are made by
+//! a thread of their own while others run.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::warm::Warm;
 use super::{BackendError, Handover, Started};
-use crate::engine::start::give_order;
+use crate::engine::start::{CodePlace, give_order};
 use crate::plan::{Command, Plan};
 
 /// For how long a kind that nobody uses is kept ready.
@@ -26,6 +28,17 @@ const AGAIN: Duration = Duration::from_secs(2);
 pub(super) struct Standing {
     pub(super) order: OwnedFd,
     pub(super) started: Started,
+    /// Where its code is put, if its interpreter shall start before that is there.
+    pub(super) place: Option<CodePlace>,
+}
+
+/// What the pool holds.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// A sandbox that waits for its order.
+    Standing(Standing),
+    /// One whose interpreter waits for its code.
+    Warm(Warm),
 }
 
 impl Standing {
@@ -35,8 +48,8 @@ impl Standing {
     }
 }
 
-/// Who makes one, and waits until it stands.
-pub(super) type Make = dyn Fn(Plan) -> Result<Standing, BackendError> + Send + Sync;
+/// Who makes one, warm or not, and waits until it stands.
+pub(super) type Make = dyn Fn(&Plan, bool) -> Result<Held, BackendError> + Send + Sync;
 
 /// All that stand ready, and the thread that makes more.
 #[derive(Debug)]
@@ -63,10 +76,21 @@ struct Shelf {
 #[derive(Debug)]
 struct Ready {
     plan: Plan,
-    standing: Vec<Standing>,
+    standing: Vec<Held>,
     wanted: usize,
+    heat: Heat,
     used: Instant,
     not_before: Instant,
+}
+
+/// Whether the interpreters of a kind are started ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heat {
+    /// Nobody has asked for that.
+    No,
+    Yes,
+    /// It was tried, and one could not be.
+    Refused,
 }
 
 impl Pool {
@@ -84,23 +108,49 @@ impl Pool {
 
     /// One that stands for `plan`. Whether or not there is one, more will be made.
     pub(super) fn take(&self, plan: &Plan) -> Option<Standing> {
+        let taken = self.with(plan, |ready, most| {
+            let standing = |held: &mut Held| matches!(held, Held::Standing(_));
+            let taken = ready.standing.pop_if(standing);
+            if ready.standing.is_empty() && taken.is_none() {
+                // More at once than were foreseen.
+                ready.wanted = (ready.wanted * 2).clamp(1, most);
+            }
+            taken
+        });
+        match taken {
+            Some(Held::Standing(standing)) => Some(standing),
+            Some(Held::Warm(_)) | None => None,
+        }
+    }
+
+    /// One whose interpreter waits for code. If there is none, [`Pool::take`] is to be asked.
+    pub(super) fn take_warm(&self, plan: &Plan) -> Option<Warm> {
+        let taken = self.with(plan, |ready, _| {
+            if ready.heat == Heat::No {
+                ready.heat = Heat::Yes;
+            }
+            let warm =
+                |held: &mut Held| matches!(held, Held::Warm(warm) if warm.command == *plan.command());
+            ready.standing.pop_if(warm)
+        });
+        match taken {
+            Some(Held::Warm(warm)) => Some(warm),
+            Some(Held::Standing(_)) | None => None,
+        }
+    }
+
+    /// Takes from what there is of the plan's kind, which becomes the one that was used last.
+    fn with(
+        &self,
+        plan: &Plan,
+        take: impl FnOnce(&mut Ready, usize) -> Option<Held>,
+    ) -> Option<Held> {
         let mut shelf = self.shared.shelf();
         let most = self.shared.most;
-        let now = Instant::now();
         let at = shelf.kinds.iter().position(|ready| ready.plan.stands_for(plan));
-        let mut ready = match at {
-            Some(at) => shelf.kinds.remove(at),
-            None => {
-                let (plan, standing) = (plan.clone(), Vec::new());
-                Ready { plan, standing, wanted: 0, used: now, not_before: now }
-            }
-        };
-        let taken = ready.standing.pop();
-        if taken.is_none() {
-            // More at once than were foreseen.
-            ready.wanted = (ready.wanted * 2).clamp(1, most);
-        }
-        ready.used = now;
+        let mut ready = at.map_or_else(|| Ready::new(plan), |at| shelf.kinds.remove(at));
+        let taken = take(&mut ready, most);
+        ready.used = Instant::now();
         shelf.kinds.push(ready);
         let left = shelf.make_room(most);
         drop(shelf);
@@ -142,8 +192,8 @@ impl Shared {
 
     /// Makes what is wanted until the pool is closed.
     fn keep(&self, make: &Make) {
-        while let Some(plan) = self.next_wanted() {
-            let made = make(plan.clone());
+        while let Some((plan, warm)) = self.next_wanted() {
+            let made = make(&plan, warm);
             let mut shelf = self.shelf();
             let ready = shelf.kinds.iter_mut().find(|ready| ready.plan.stands_for(&plan));
             match (made, ready) {
@@ -151,17 +201,18 @@ impl Shared {
                 (Ok(standing), None) => drop(standing),
                 (Err(error), ready) => {
                     let environment = plan.environment();
-                    tracing::warn!(environment, %error, "no sandbox could be made ahead");
+                    tracing::warn!(environment, warm, %error, "no sandbox could be made ahead");
                     if let Some(ready) = ready {
                         ready.not_before = Instant::now() + AGAIN;
+                        ready.heat = if warm { Heat::Refused } else { ready.heat };
                     }
                 }
             }
         }
     }
 
-    /// Waits for something to make; `None` once the pool is closed.
-    fn next_wanted(&self) -> Option<Plan> {
+    /// Waits for something to make, and whether warm; `None` once the pool is closed.
+    fn next_wanted(&self) -> Option<(Plan, bool)> {
         let mut shelf = self.shelf();
         loop {
             if shelf.closed {
@@ -170,7 +221,10 @@ impl Shared {
             let now = Instant::now();
             let lacking = shelf.kinds.iter().filter_map(|ready| Some((ready.due(now)?, ready)));
             match lacking.min_by_key(|(due, _)| *due) {
-                Some((due, ready)) if due <= now => return Some(ready.plan.clone()),
+                Some((due, ready)) if due <= now => {
+                    let warm = ready.heat == Heat::Yes && memory_is_plenty();
+                    return Some((ready.plan.clone(), warm));
+                }
                 Some((due, _)) => {
                     let waited = self.changed.wait_timeout(shelf, due - now);
                     shelf = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -182,6 +236,12 @@ impl Shared {
 }
 
 impl Ready {
+    fn new(plan: &Plan) -> Self {
+        let now = Instant::now();
+        let (plan, standing) = (plan.clone(), Vec::new());
+        Self { plan, standing, wanted: 0, heat: Heat::No, used: now, not_before: now }
+    }
+
     /// When the next one is to be made; `None` while all that are wanted stand.
     fn due(&self, now: Instant) -> Option<Instant> {
         let urgent = self.standing.len() * 2 < self.wanted;
@@ -202,4 +262,15 @@ impl Shelf {
         let count = go.count();
         self.kinds.drain(..count).collect()
     }
+}
+
+/// Whether an interpreter may wait in memory that others could use: an eighth of it must be free.
+fn memory_is_plenty() -> bool {
+    let Ok(text) = std::fs::read_to_string("/proc/meminfo") else { return false };
+    let kib = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let (all, available) = (kib("MemTotal:"), kib("MemAvailable:"));
+    all.zip(available).is_some_and(|(all, available)| available > all / 8)
 }

@@ -64,6 +64,7 @@ fn launch_here(wanted: &Wanted, cgroups: Result<Cgroups, NoCgroup>) -> Launched 
         stdio: [stdin, out_end, err_end],
         report: report_end,
         code: None,
+        go: None,
         terminal: None,
         control: None,
         workspace: None,

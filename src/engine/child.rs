@@ -3,6 +3,7 @@
 //! This code runs after the clone, in a process with one thread: ordinary Rust is allowed. It
 //! returns to nobody: it ends in `init::run` or in `_exit`.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -12,17 +13,18 @@ use std::time::Instant;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
-use nix::unistd::symlinkat;
+use nix::unistd::{mkfifoat, symlinkat};
 
 use super::filters::filter;
+use super::init::{self, Reaper};
 use super::landlock;
 use super::masks::{self, Covers, NamespaceLimits};
 use super::memory_watch::{self, MemoryWatch};
 use super::removal::{self, Part};
 use super::report::{At, Done, Report, StepError};
-use super::start::{self, Begin, Start};
+use super::start::{self, Begin, CodePlace, LATER, Start};
 use super::steps::{self, Ahead, Device, PTS, SHARED_MEMORY, Step, steps};
-use super::{Launch, init, outputs, payload, process};
+use super::{Launch, outputs, payload, process};
 use crate::kernel::{self, Attributes};
 use crate::outcome::{Strength, WallReport};
 use crate::plan::{Command, HostFile, Identity, Plan, ProcMode, Wall};
@@ -68,12 +70,34 @@ enum Line {
 struct Own {
     /// Its code's file.
     code: Option<File>,
+    /// The same, if it is written later, by whoever has the code.
+    code_place: Option<CodePlace>,
+    /// What says that the code has come.
+    go: Option<OwnedFd>,
     /// Its `/workspace`.
     workspace: Option<OwnedFd>,
     /// What came with the order. Never dropped: its descriptors were given other numbers.
     start: Option<Start>,
     /// What to run.
     command: Option<Command>,
+}
+
+impl Own {
+    /// Its descriptors have other numbers: those of `kept`, in the order in which they were placed.
+    /// What is left, if it is one.
+    fn renumber(&mut self, kept: Vec<OwnedFd>) -> Option<OwnedFd> {
+        let mut kept = kept.into_iter();
+        renumber(&mut self.code, &mut kept);
+        if let Some(CodePlace { file, directory }) = self.code_place.take() {
+            let (mut file, mut directory) = (Some(file), Some(directory));
+            renumber(&mut file, &mut kept);
+            renumber(&mut directory, &mut kept);
+            self.code_place =
+                file.zip(directory).map(|(file, directory)| CodePlace { file, directory });
+        }
+        renumber(&mut self.workspace, &mut kept);
+        kept.next()
+    }
 }
 
 /// What pid 1 knows of the launcher.
@@ -93,7 +117,7 @@ pub struct Parent<'l> {
 pub fn pid1(launch: &Launch, parent: Parent<'_>, ahead: Ahead) -> ! {
     let line = match &launch.begin {
         Begin::Now(start) => start.report.try_clone().map(|report| Line::Report(report.into())),
-        Begin::Ordered(order) => order.try_clone().map(Line::Order),
+        Begin::Ordered { order, .. } => order.try_clone().map(Line::Order),
     };
     let Ok(line) = line else { kernel::exit_now(1) };
     let mut child = Child::new(launch, parent, line);
@@ -138,7 +162,7 @@ impl<'l> Child<'l> {
     fn fail(&self, error: StepError) -> ! {
         let sent = match &self.line {
             Line::Report(report) => Report::Failed(error).send(report).is_ok(),
-            Line::Order(order) => start::tell_standing(order.as_fd(), &Err(error)).is_ok(),
+            Line::Order(order) => start::tell_standing(order.as_fd(), &Err(error), None).is_ok(),
         };
         kernel::exit_now(if sent { 1 } else { 2 })
     }
@@ -332,10 +356,7 @@ impl<'l> Child<'l> {
 
     fn create(&self, at: &Path) -> Result<File, StepError> {
         let relative = self.parents(at)?;
-        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-        openat(self.root()?, relative, flags, Mode::from_bits_truncate(0o444))
-            .map(File::from)
-            .at("make file", at.display())
+        new_file(self.root()?, relative.as_os_str()).at("make file", at.display())
     }
 
     fn file(&self, at: &Path, content: &[u8]) -> Done {
@@ -349,17 +370,23 @@ impl<'l> Child<'l> {
             return Err(StepError::new(step, at.display(), Errno::EINVAL));
         };
         let tree = self.tmpfs(directory, CODE, 4, 0o755, WRITABLE)?;
-        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-        let create = |below: BorrowedFd<'_>| {
-            openat(below, name, flags, Mode::from_bits_truncate(0o444)).at(step, at.display())
-        };
+        // Through a second mount, or the first could not be sealed while it is open.
+        let second =
+            || kernel::clone_tree(tree.as_fd(), Path::new(""), false).at(step, at.display());
         match &self.launch.begin {
-            Begin::Now(start) => copy_code(start, &mut create(tree.as_fd())?.into())?,
-            Begin::Ordered(_) => {
-                // Through a second mount, or the first could not be sealed while it is open.
-                let second = kernel::clone_tree(tree.as_fd(), Path::new(""), false)
-                    .at(step, at.display())?;
-                self.own.code = Some(create(second.as_fd())?.into());
+            Begin::Now(start) => {
+                copy_code(start, &mut new_file(tree.as_fd(), name).at(step, at.display())?)?;
+            }
+            Begin::Ordered { warm: false, .. } => {
+                self.own.code = Some(new_file(second()?.as_fd(), name).at(step, at.display())?);
+            }
+            Begin::Ordered { warm: true, .. } => {
+                let directory = second()?;
+                let file = new_file(directory.as_fd(), LATER.as_ref()).at(step, at.display())?;
+                // To be opened by whoever has the code, outside.
+                let mode = Mode::from_bits_truncate(0o644);
+                mkfifoat(&directory, name, mode).at("make a FIFO", at.display())?;
+                self.own.code_place = Some(CodePlace { file, directory });
             }
         }
         kernel::set_attributes(tree.as_fd(), SHOWN, false).at("make read-only", directory.display())
@@ -420,7 +447,7 @@ impl<'l> Child<'l> {
             Begin::Now(Start { workspace: None, .. }) => Ok(()),
             Begin::Now(start) => send_workspace(start, &directory(self.root()?)?),
             // Whoever has no /workspace cannot be asked for it.
-            Begin::Ordered(_) => {
+            Begin::Ordered { .. } => {
                 self.own.workspace = directory(self.root()?).ok();
                 Ok(())
             }
@@ -542,17 +569,19 @@ impl<'l> Child<'l> {
     fn place_descriptors(&mut self) -> Done {
         self.root = None;
         let placed = match &self.launch.begin {
-            Begin::Now(start) => Line::Report(place(start, self.terminal.as_ref())?.into()),
-            Begin::Ordered(order) => {
-                let Own { code, workspace, start: _, command: _ } = &self.own;
-                let wanted = code.iter().map(AsFd::as_fd).chain(workspace.iter().map(AsFd::as_fd));
+            Begin::Now(start) => Line::Report(place(start, self.terminal.as_ref())?.0.into()),
+            Begin::Ordered { order, .. } => {
+                let Own { code, code_place, workspace, go: _, start: _, command: _ } = &self.own;
+                let files = code.iter().chain(code_place.iter().map(|place| &place.file));
+                let directories = code_place.iter().map(|place| &place.directory).chain(workspace);
+                let wanted = files.map(AsFd::as_fd).chain(directories.map(AsFd::as_fd));
                 let wanted: Vec<BorrowedFd<'_>> = wanted.chain([order.as_fd()]).collect();
-                let mut kept = kernel::keep(&wanted).at("place descriptors", "")?;
-                let order = kept.pop().ok_or(Errno::EBADF).at("place descriptors", "")?;
-                let mut kept = kept.into_iter();
-                renumber(&mut self.own.code, &mut kept);
-                renumber(&mut self.own.workspace, &mut kept);
-                Line::Order(order)
+                let kept = kernel::keep_only(&[], &wanted).at("place descriptors", "")?;
+                self.own
+                    .renumber(kept)
+                    .ok_or(Errno::EBADF)
+                    .map(Line::Order)
+                    .at("place descriptors", "")?
             }
         };
         self.speak_through(placed);
@@ -585,7 +614,8 @@ impl<'l> Child<'l> {
     fn await_order(&mut self) -> Done {
         let step = "wait for the order to start";
         let Line::Order(order) = &self.line else { return Ok(()) };
-        start::tell_standing(order.as_fd(), &Ok(())).at(step, "")?;
+        let code = self.own.code_place.as_ref();
+        start::tell_standing(order.as_fd(), &Ok(()), code).at(step, "")?;
         // Whoever could give it has gone.
         let Some((command, start)) = start::wait_for_order(order.as_fd()).at(step, "")? else {
             kernel::exit_now(0)
@@ -596,8 +626,9 @@ impl<'l> Child<'l> {
         if let Some(directory) = &self.own.workspace {
             send_workspace(&start, directory)?;
         }
-        let report = place(&start, None)?;
+        let (report, go) = place(&start, None)?;
         self.speak_through(Line::Report(report.into()));
+        self.own.go = go;
         self.own.start = Some(start);
         self.own.command = Some(command);
         Ok(())
@@ -635,7 +666,8 @@ impl<'l> Child<'l> {
             127
         });
         let child = child.at("start the payload", "")?;
-        init::run(child, terminal, started, report, &signals, watch, own_filter)
+        let (payload, signals, go) = (child, &signals, self.own.go.take());
+        Reaper { payload, terminal, started, report, signals, go, watch }.run(own_filter)
     }
 
     fn report_walls(&mut self) {
@@ -698,14 +730,27 @@ fn open_source(source: &HostFile) -> Result<OwnedFd, StepError> {
     kernel::clone_tree(file.as_fd(), Path::new(""), true).at("mount", &shown)
 }
 
-/// The payload's streams and control pipes, then the report pipe, which is returned.
-fn place(start: &Start, terminal: Option<&OwnedFd>) -> Result<OwnedFd, StepError> {
+/// The payload's streams and control pipes, then the report pipe and what says that the code has
+/// come, which are returned.
+fn place(
+    start: &Start,
+    terminal: Option<&OwnedFd>,
+) -> Result<(OwnedFd, Option<OwnedFd>), StepError> {
     let mut payload = match terminal {
         Some(terminal) => vec![terminal.as_fd(); 3],
         None => start.stdio.iter().map(AsFd::as_fd).collect(),
     };
     payload.extend(start.control.iter().flatten().map(AsFd::as_fd));
-    kernel::keep_only(&payload, start.report.as_fd()).at("place descriptors", "")
+    let own: Vec<BorrowedFd<'_>> =
+        [&start.report].into_iter().chain(&start.go).map(AsFd::as_fd).collect();
+    let mut kept = kernel::keep_only(&payload, &own).at("place descriptors", "")?.into_iter();
+    let report = kept.next().ok_or(Errno::EBADF).at("place descriptors", "")?;
+    Ok((report, kept.next()))
+}
+
+fn new_file(below: BorrowedFd<'_>, name: &OsStr) -> nix::Result<File> {
+    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    openat(below, name, flags, Mode::from_bits_truncate(0o444)).map(File::from)
 }
 
 /// The value's descriptor was given another number: the next one that was kept.

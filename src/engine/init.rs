@@ -5,7 +5,7 @@
 //! has, and a grandchild that holds stdout open delays nothing.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Instant;
 
 use nix::errno::Errno;
@@ -58,73 +58,146 @@ pub fn unblock_signals() -> nix::Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
 }
 
-/// Watches the payload to its end and ends with it. With a `terminal` the supervisor ends pid 1:
-/// what is still on its way through a terminal is lost when the leader of its session ends.
-pub(super) fn run(
-    payload: Pid,
-    terminal: bool,
-    started: Instant,
-    report: &File,
-    signals: &SignalFd,
-    mut watch: Option<MemoryWatch>,
-    filter: &[Instruction],
-) -> ! {
-    if !terminal {
-        // The payload's streams are the payload's: EOF must not wait for pid 1. A terminal's other
-        // side hangs up when nobody holds it for a moment; it stays open.
-        for descriptor in 0..report.as_raw_fd() {
-            let _ = nix::unistd::close(descriptor);
+/// What pid 1 has while the payload runs.
+pub(super) struct Reaper<'r> {
+    pub(super) payload: Pid,
+    /// Whether the payload has a terminal. Then the supervisor ends pid 1: what is still on its way
+    /// through a terminal is lost when the leader of its session ends.
+    pub(super) terminal: bool,
+    /// Since when the payload's time runs.
+    pub(super) started: Instant,
+    pub(super) report: &'r File,
+    pub(super) signals: &'r SignalFd,
+    /// What says that the payload's code has come, if that is still to come. Its time does not run
+    /// until then, and its interpreter's memory is nobody's concern.
+    pub(super) go: Option<OwnedFd>,
+    pub(super) watch: Option<MemoryWatch>,
+}
+
+/// What pid 1 wakes up for.
+enum Event {
+    /// A signal is there.
+    Signal,
+    /// It is time to look at the memory.
+    Look,
+    /// The payload's code has come.
+    Code,
+    /// It never will.
+    Nobody,
+}
+
+impl Reaper<'_> {
+    /// Watches the payload to its end and ends with it.
+    pub(super) fn run(mut self, filter: &[Instruction]) -> ! {
+        if !self.terminal {
+            // The payload's streams are the payload's: EOF must not wait for pid 1. A terminal's
+            // other side hangs up when nobody holds it for a moment; it stays open.
+            for descriptor in 0..self.report.as_raw_fd() {
+                let _ = nix::unistd::close(descriptor);
+            }
+        }
+        // Over the payload's, which it wears already: without it nothing is lost but depth, so a
+        // refusal does not end the run.
+        if removal::stands(Part::Seccomp) {
+            let _ = kernel::load_filter(filter);
+        }
+        loop {
+            // Also after each signal, of which a payload can make any number.
+            self.look();
+            match self.wait() {
+                Event::Signal => self.hear(),
+                Event::Look => {}
+                Event::Code => {
+                    self.go = None;
+                    self.started = Instant::now();
+                }
+                Event::Nobody => kernel::exit_now(0),
+            }
         }
     }
-    // Over the payload's, which it wears already: without it nothing is lost but depth, so a refusal
-    // does not end the run.
-    if removal::stands(Part::Seccomp) {
-        let _ = kernel::load_filter(filter);
+
+    /// Waits for whatever comes first.
+    fn wait(&self) -> Event {
+        let watch = self.watch.as_ref().filter(|_| self.go.is_none());
+        let time = watch.map_or(PollTimeout::NONE, |watch| {
+            // Rounded up: rounded down, it would spin through the last millisecond.
+            let millis = watch.pause().as_micros().div_ceil(1000);
+            PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX)
+        });
+        let waits = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        let mut polled = vec![waits(self.signals.as_fd())];
+        polled.extend(self.go.iter().map(|go| waits(go.as_fd())));
+        let ready = poll(&mut polled, time);
+        let is_ready = |at: usize| polled.get(at).and_then(PollFd::any).unwrap_or(false);
+        match (&self.go, ready) {
+            (_, Ok(0)) => Event::Look,
+            (Some(go), Ok(_)) if is_ready(1) => match nix::unistd::read(go, &mut [0]) {
+                Ok(1) => Event::Code,
+                Ok(_) | Err(_) => Event::Nobody,
+            },
+            (_, Ok(_)) => Event::Signal,
+            (_, Err(_)) => Event::Look,
+        }
     }
-    loop {
-        if let Some(over) = watch.as_mut().and_then(MemoryWatch::above_limit) {
-            watch = None;
+
+    /// How much memory is used, if it is time to look.
+    fn look(&mut self) {
+        if self.go.is_some() {
+            return;
+        }
+        if let Some(over) = self.watch.as_mut().and_then(MemoryWatch::above_limit) {
+            self.watch = None;
             memory_watch::end_all();
-            finish(Ended::OverMemory, over, true, started, report);
-            if !terminal {
+            self.finish(Ended::OverMemory, over, true);
+            if !self.terminal {
                 kernel::exit_now(0);
             }
         }
-        if watch.as_ref().is_some_and(|watch| !is_readable(signals, watch)) {
-            continue;
-        }
-        match signals.read_signal() {
+    }
+
+    fn hear(&mut self) {
+        match self.signals.read_signal() {
             Ok(Some(info)) if info.ssi_signo == Signal::SIGCHLD as u32 => {
-                let (news, alone) = reap(payload);
+                let (news, alone) = reap(self.payload);
                 match news {
-                    Some(News::Ended(ending)) if terminal => {
+                    Some(News::Ended(ending)) if self.terminal => {
                         // Nobody else shall write to it while it is emptied.
                         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
-                        watch = None;
-                        finish(ending, 0, false, started, report);
+                        self.watch = None;
+                        self.finish(ending, 0, false);
                     }
                     Some(News::Ended(ending)) => {
-                        finish(ending, 0, alone, started, report);
+                        self.finish(ending, 0, alone);
                         kernel::exit_now(0);
                     }
-                    Some(News::Stopped) if terminal => drop(Report::Stopped.send(report)),
+                    Some(News::Stopped) if self.terminal => {
+                        drop(Report::Stopped.send(self.report));
+                    }
                     Some(News::Stopped) | None => {}
                 }
             }
             // From outside only: inside, whoever wants to signal the payload can do so itself.
-            Ok(Some(info)) if info.ssi_pid == 0 => forward(payload, info.ssi_signo),
+            Ok(Some(info)) if info.ssi_pid == 0 => forward(self.payload, info.ssi_signo),
             Ok(_) | Err(Errno::EINTR) => {}
             Err(_) => kernel::exit_now(1),
         }
     }
-}
 
-/// Waits for a signal until the next look is due. Whether there is one.
-fn is_readable(signals: &SignalFd, watch: &MemoryWatch) -> bool {
-    // Rounded up: rounded down, it would spin through the last millisecond.
-    let millis = watch.pause().as_micros().div_ceil(1000);
-    let time = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-    poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], time) == Ok(1)
+    /// `used` is what the sandbox was seen to use, where that ended it.
+    fn finish(&self, ending: Ended, used: u64, alone: bool) {
+        let wall_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let (cpu_us, peak_memory) = match getrusage(UsageWho::RUSAGE_CHILDREN) {
+            Ok(usage) => {
+                let cpu =
+                    usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+                (cpu.cast_unsigned(), usage.max_rss().cast_unsigned() * 1024)
+            }
+            Err(_) => (0, 0),
+        };
+        let peak_memory = peak_memory.max(used);
+        // EPIPE: nobody wants to know.
+        let _ = Report::Ended { ending, wall_us, cpu_us, peak_memory, alone }.send(self.report);
+    }
 }
 
 /// What became of the payload.
@@ -162,19 +235,4 @@ fn forward(payload: Pid, signal: u32) {
     };
     // ESRCH: it leads no group yet, or it has just ended, which SIGCHLD tells.
     let _ = killpg(payload, signal).or_else(|_| kill(payload, signal));
-}
-
-/// `used` is what the sandbox was seen to use, where that ended it.
-fn finish(ending: Ended, used: u64, alone: bool, started: Instant, report: &File) {
-    let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-    let (cpu_us, peak_memory) = match getrusage(UsageWho::RUSAGE_CHILDREN) {
-        Ok(usage) => {
-            let cpu = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-            (cpu.cast_unsigned(), usage.max_rss().cast_unsigned() * 1024)
-        }
-        Err(_) => (0, 0),
-    };
-    let peak_memory = peak_memory.max(used);
-    // EPIPE: nobody wants to know.
-    let _ = Report::Ended { ending, wall_us, cpu_us, peak_memory, alone }.send(report);
 }

@@ -2,6 +2,10 @@
 //!
 //! A sandbox is told at its launch, or later: then it stands ready until a message comes over its
 //! *order* socket, and until then nobody's code has run in it.
+//!
+//! The interpreter may even be started before its code is there: it opens a FIFO then that has the
+//! name of the code's file, and waits in read(2). Whoever has the code writes it into the file, gives
+//! that the FIFO's name, and writes the same into the FIFO.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -25,8 +29,16 @@ pub enum Begin {
     /// At its launch.
     Now(Start),
     /// Over this socket, one end of a [`kernel::message_pair`].
-    Ordered(OwnedFd),
+    Ordered {
+        /// The socket.
+        order: OwnedFd,
+        /// Whether the payload shall be able to start before its code is there.
+        warm: bool,
+    },
 }
+
+/// Where the code comes later: the name of its file as long as a FIFO has the right one.
+pub const LATER: &str = ".later";
 
 /// What one payload gets. The descriptors are the sandbox's own copies.
 #[derive(Debug)]
@@ -35,8 +47,11 @@ pub struct Start {
     pub stdio: [OwnedFd; 3],
     /// Where pid 1 reports: the write end of a pipe.
     pub report: OwnedFd,
-    /// The code, if the plan has a place for it.
+    /// The code, if the plan has a place for it and it is there.
     pub code: Option<OwnedFd>,
+    /// What says that the code has come, if the payload starts before: the read end of a pipe. The
+    /// payload's time runs from then on; if nothing ever says so, the sandbox ends.
+    pub go: Option<OwnedFd>,
     /// Where to send the master of the payload's own terminal, if it shall have one: one end of a
     /// [`kernel::message_pair`]. Pid 1 waits there until it is answered. `stdio` is not used then.
     pub terminal: Option<OwnedFd>,
@@ -61,6 +76,7 @@ struct Order {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Head {
     code: bool,
+    go: bool,
     terminal: bool,
     control: bool,
     workspace: bool,
@@ -70,6 +86,7 @@ impl Start {
     pub(crate) const fn head(&self) -> Head {
         Head {
             code: self.code.is_some(),
+            go: self.go.is_some(),
             terminal: self.terminal.is_some(),
             control: self.control.is_some(),
             workspace: self.workspace.is_some(),
@@ -77,8 +94,8 @@ impl Start {
     }
 
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let Self { stdio, report, code, terminal, control, workspace } = self;
-        let single = code.iter().chain(terminal);
+        let Self { stdio, report, code, go, terminal, control, workspace } = self;
+        let single = code.iter().chain(go).chain(terminal);
         let all = stdio.iter().chain([report]).chain(single).chain(control.iter().flatten());
         all.chain(workspace).map(AsFd::as_fd).collect()
     }
@@ -94,6 +111,7 @@ impl Start {
             stdio,
             report: when(true)??,
             code: when(head.code)?,
+            go: when(head.go)?,
             terminal: when(head.terminal)?,
             control: match head.control {
                 true => Some([when(true)??, when(true)??]),
@@ -107,10 +125,24 @@ impl Start {
 /// What a sandbox that was launched with [`Begin::Ordered`] says once.
 type Standing = Result<(), StepError>;
 
+/// Where code is put that comes later.
+#[derive(Debug)]
+pub struct CodePlace {
+    /// The file, to be written.
+    pub file: File,
+    /// Its directory, to be renamed in: of [`LATER`] to the file's name, which a FIFO has.
+    pub directory: OwnedFd,
+}
+
 /// Pid 1: every wall stands, or one does not.
-pub(super) fn tell_standing(order: BorrowedFd<'_>, standing: &Standing) -> nix::Result<()> {
+pub(super) fn tell_standing(
+    order: BorrowedFd<'_>,
+    standing: &Standing,
+    place: Option<&CodePlace>,
+) -> nix::Result<()> {
     let bytes = serde_json::to_vec(standing).map_err(|_| Errno::EINVAL)?;
-    kernel::send_message(order, &bytes, &[])
+    let fds = place.map(|place| [place.file.as_fd(), place.directory.as_fd()]);
+    kernel::send_message(order, &bytes, fds.as_ref().map_or(&[], |fds| fds))
 }
 
 /// Whoever was asked for a template: its mount namespace, or the step that was refused.
@@ -132,12 +164,16 @@ pub(super) fn wait_for_order(order: BorrowedFd<'_>) -> nix::Result<Option<(Comma
     Ok(Some((command, start)))
 }
 
-/// Waits until the sandbox behind `order` stands.
+/// Waits until the sandbox behind `order` stands. Where its code is put, if that comes later.
 ///
 /// # Errors
 /// The step that was refused; `ESRCH` where it was killed while it was set up, `ETIMEDOUT`.
-pub fn wait_until_standing(order: BorrowedFd<'_>) -> Result<(), StepError> {
-    hear(order, "make a sandbox ahead").map(drop)
+pub fn wait_until_standing(order: BorrowedFd<'_>) -> Result<Option<CodePlace>, StepError> {
+    let mut fds = hear(order, "make a sandbox ahead")?.into_iter();
+    Ok(fds
+        .next()
+        .zip(fds.next())
+        .map(|(file, directory)| CodePlace { file: file.into(), directory }))
 }
 
 /// What came with the answer; `step` is what was asked for.

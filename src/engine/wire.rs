@@ -34,6 +34,7 @@ struct Head {
     task: Task,
     cgroup: bool,
     start: Option<start::Head>,
+    warm: bool,
     watch_memory: bool,
     timed: bool,
     /// How many detached mounts are passed.
@@ -47,12 +48,12 @@ pub(super) type Answer = Result<Option<u64>, StepError>;
 pub(super) fn send(socket: &OwnedFd, launch: &Launch, task: Task) -> Result<(), LauncherError> {
     let Launch { plan, begin, sources, cgroup, watch_memory, timed } = launch;
     let plan = plan_text(plan).map_err(|errno| StepError::new("write down the plan", "", errno))?;
-    let (start, begin) = match begin {
-        Begin::Now(start) => (Some(start.head()), start.descriptors()),
-        Begin::Ordered(order) => (None, vec![order.as_fd()]),
+    let (start, warm, begin) = match begin {
+        Begin::Now(start) => (Some(start.head()), false, start.descriptors()),
+        Begin::Ordered { order, warm } => (None, *warm, vec![order.as_fd()]),
     };
     let (watch_memory, timed, passed) = (*watch_memory, *timed, sources.len());
-    let head = Head { task, cgroup: cgroup.is_some(), start, watch_memory, timed, passed };
+    let head = Head { task, cgroup: cgroup.is_some(), start, warm, watch_memory, timed, passed };
     let head = serde_json::to_vec(&head).map_err(|error| LauncherError::Gone(error.to_string()))?;
     let fds: Vec<BorrowedFd<'_>> =
         [plan.as_fd()].into_iter().chain(cgroup.iter().map(AsFd::as_fd)).chain(begin).collect();
@@ -112,7 +113,7 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<(Task, Launch)>, 
     let cgroup = if head.cgroup { Some(next()?) } else { None };
     let begin = match head.start {
         Some(head) => Begin::Now(Start::read(head, fds).ok_or(step(Errno::EMFILE))?),
-        None => Begin::Ordered(next()?),
+        None => Begin::Ordered { order: next()?, warm: head.warm },
     };
     let plan = serde_json::from_reader(BufReader::new(plan))
         .map_err(|error| StepError::new("read the plan", error, Errno::EINVAL))?;

@@ -79,6 +79,22 @@ impl Interpreter {
         }
     }
 
+    /// Whether it can be started before `code` is there, and does with it then what it does
+    /// otherwise. Its code comes out of a FIFO: Bash reads what it cannot seek in byte by byte, and
+    /// Python cannot begin anew in another encoding (PEP 263).
+    #[must_use]
+    pub fn can_wait_for(self, code: &[u8]) -> bool {
+        match self {
+            Self::Bash => false,
+            Self::Python => {
+                let mut first = code.split(|byte| *byte == b'\n').take(2);
+                let has = |line: &[u8], word: &[u8]| line.windows(word.len()).any(|it| it == word);
+                !first.any(|line| has(line, b"coding") && !has(line, b"utf-8"))
+            }
+            Self::Node => true,
+        }
+    }
+
     /// What stands between the interpreter and the code file on its command line. Python is
     /// unbuffered, so that a time-out loses nothing that was printed.
     #[must_use]

@@ -59,33 +59,22 @@ pub fn close_inherited() -> nix::Result<()> {
 /// Where [`keep_only`] lifts descriptors first, clear of every target.
 const LIFTED: RawFd = 32;
 
-/// Gives `payload` the numbers 0, 1, 2, … in this order, `report` the next one (close-on-exec), and
-/// closes everything else. Returns the owner of the report's new number.
+/// Gives `payload` the numbers 0, 1, 2, … in this order, `own` the next ones (close-on-exec), and
+/// closes everything else. Returns the owners of the new numbers of `own`.
 ///
 /// To be called by a process that ends with exec or `_exit`: whatever other value owned a
 /// descriptor must not be used again, and is never dropped.
 ///
 /// # Errors
 /// `EMFILE`, `ENOSYS` before Linux 5.9.
-pub fn keep_only(payload: &[BorrowedFd<'_>], report: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
-    let all: Vec<BorrowedFd<'_>> = payload.iter().copied().chain([report]).collect();
+pub fn keep_only(payload: &[BorrowedFd<'_>], own: &[BorrowedFd<'_>]) -> nix::Result<Vec<OwnedFd>> {
+    let all: Vec<BorrowedFd<'_>> = payload.iter().chain(own).copied().collect();
     place(&all, payload.len())?;
-    let last = RawFd::try_from(payload.len()).map_err(|_| Errno::EMFILE)?;
-    // SAFETY: `last` was just placed, and every other open descriptor is one of the payload's,
-    // which no value owns: nobody else owns this one.
-    Ok(unsafe { OwnedFd::from_raw_fd(last) })
-}
-
-/// Gives `fds` the numbers 0, 1, 2, … in this order (close-on-exec) and closes everything else.
-/// Returns the owners of the new numbers. The contract is that of [`keep_only`].
-///
-/// # Errors
-/// `EMFILE`, `ENOSYS` before Linux 5.9.
-pub fn keep(fds: &[BorrowedFd<'_>]) -> nix::Result<Vec<OwnedFd>> {
-    place(fds, 0)?;
-    let count = RawFd::try_from(fds.len()).map_err(|_| Errno::EMFILE)?;
-    // SAFETY: these numbers were just placed and everything else is closed: nobody else owns them.
-    Ok((0..count).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect())
+    let number = |count: usize| RawFd::try_from(count).map_err(|_| Errno::EMFILE);
+    let (first, end) = (number(payload.len())?, number(all.len())?);
+    // SAFETY: these numbers were just placed, and every other open descriptor is one of the
+    // payload's, which no value owns: nobody else owns these.
+    Ok((first..end).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect())
 }
 
 /// Gives `fds` the numbers from 0 up and closes all others; the first `inherited` pass an exec.

@@ -82,6 +82,7 @@ impl Live {
             stdio: [supervisor::null()?, stdout_end, stderr_end],
             report: report_end,
             code: None,
+            go: None,
             terminal: None,
             control: Some([requests_end, replies_end]),
             workspace,

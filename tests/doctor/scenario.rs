@@ -212,6 +212,7 @@ fn run(plan: Plan) -> Ending {
         stdio,
         report: report_end,
         code: None,
+        go: None,
         terminal: None,
         control: None,
         workspace: None,

@@ -6,12 +6,15 @@ needs nothing but the standard library.
 """
 
 import os
+import re
 import signal
 import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import harness
+import host
 from harness import Lacks
 from test_operator import serving
 from test_raw import PATIENCE
@@ -44,20 +47,37 @@ def children(pid):
         return []  # it has gone
 
 
-def waits(init):
-    """Whether a pid 1 has done all its steps but the last, and sleeps."""
+def waits(pid):
+    """Whether a process of a sandbox has done all its steps, or all but the last, and sleeps."""
     try:
-        with open(f"/proc/{init}/status", encoding="utf-8") as file:
+        with open(f"/proc/{pid}/status", encoding="utf-8") as file:
             status = file.read()
     except OSError:
         return False  # it has gone
     return "NoNewPrivs:\t1" in status and "State:\tS" in status
 
 
+def inits(server):
+    return [init for launcher in children(server.process.pid) for init in children(launcher)]
+
+
 def standing(server):
     """The pid 1s of a server that wait and have no payload."""
-    inits = [init for launcher in children(server.process.pid) for init in children(launcher)]
-    return [init for init in inits if not children(init) and waits(init)]
+    return [init for init in inits(server) if not children(init) and waits(init)]
+
+
+def warm(server):
+    """The interpreters of a server that wait for their code."""
+    payloads = [child for init in inits(server) for child in children(init)]
+    return [payload for payload in payloads if host.waits_for_code(payload) and has_opened_its_code(payload)]
+
+
+def has_opened_its_code(payload):
+    try:
+        files = [os.readlink(f"/proc/{payload}/fd/{number}") for number in os.listdir(f"/proc/{payload}/fd")]
+    except OSError:
+        return False  # it has gone
+    return any(file.startswith("/code/main.") for file in files) and waits(payload)
 
 
 def eventually(what, holds):
@@ -68,7 +88,7 @@ def eventually(what, holds):
 
 
 def needs(server, env):
-    text = server.run(1000, "print(1)" if env == "python" else "echo 1", env=env)
+    text = server.run(1000, {"python": "print(1)", "node": "console.log(1)"}.get(env, "echo 1"), env=env)
     if not text.startswith("1\n"):
         raise Lacks(env)
 
@@ -79,13 +99,39 @@ def test_no_shared_namespace_address_layout_and_hash_seeds_differ():
         seen = {}
         # All at once, as sessions: the kernel gives the number of a namespace that is gone to the next.
         for id in range(1, 7):
-            eventually("one stands", lambda: standing(server))
+            if id > 1:
+                eventually("one stands", lambda: standing(server))
             text = server.run(id, IDENTITY, env="python", session=f"number-{id}")
             for line in text.splitlines()[:-1]:
                 what, value = line.split(" ", 1)
                 assert value not in seen.setdefault(what, set()), f"two runs have the same {what}: {value}"
                 seen[what].add(value)
         assert {"user", "pid", "mnt", "net", "ipc", "uts", "cgroup", "stack", "hash"} <= set(seen), seen
+
+
+def test_interpreters_that_wait_share_no_namespace_no_address_and_no_secret():
+    with serving(NIX_SANDBOX_POOL="4") as server:
+        needs(server, "python")
+        # Whoever finds none makes more of them.
+        for id in range(1, 5):
+            arguments = {"env": "python", "code": "import time\ntime.sleep(0.3)"}
+            server.start(id, **arguments)
+        assert {server.receive()["id"] for _ in range(1, 5)} == {1, 2, 3, 4}
+        eventually("several are warm", lambda: len(warm(server)) >= 2)
+        places = [place_of(payload) for payload in warm(server)]
+        for kind in places[0]:
+            values = [place[kind] for place in places]
+            assert len(set(values)) == len(values), (kind, values)
+        hashes = [server.run(10 + n, "print(hash('x'))", env="python").split("\n")[0] for n in range(4)]
+        assert len(set(hashes)) == 4, hashes
+
+
+def place_of(payload):
+    """Where a process is: its namespaces, its stack."""
+    place = {kind: os.readlink(f"/proc/{payload}/ns/{kind}") for kind in "user pid mnt net ipc uts cgroup".split()}
+    with open(f"/proc/{payload}/maps", encoding="ascii") as maps:
+        place["stack"] = next(line for line in maps if "[stack]" in line).split("-")[0]
+    return place
 
 
 def test_a_run_leaves_nothing_but_outputs_for_the_next():
@@ -122,6 +168,144 @@ def test_0_turns_it_off():
         for id in range(1, 4):
             assert server.run(id, "echo fine").startswith("fine\n")
         eventually("none is left", lambda: not standing(server))
+
+
+# Everything that code can ask for about itself and its file, but for what is of one run only.
+ITSELF = """
+import inspect, os, resource, signal, stat, sys
+own = os.stat(__file__)
+print(__name__, __file__, sys.argv, sys.path[0], sys.flags.unbuffered)
+print(stat.filemode(own.st_mode), own.st_uid, own.st_size, own.st_nlink, sorted(os.listdir('/code')))
+def text(): return inspect.getsource(text)
+print(text(), [line for line in open(__file__)][1])
+print(sorted(os.listdir('/proc/self/fd')), repr(sys.stdin.read()), os.getpid(), os.getppid(), os.getcwd())
+print(sorted(os.environ.items()), sorted(sys.modules), signal.pthread_sigmask(signal.SIG_BLOCK, []))
+print([resource.getrlimit(kind) for kind in range(16)], open('/proc/self/cmdline').read())
+print([line for line in open('/proc/self/mountinfo') if ' /code ' in line][0].split(' - ')[1])
+"""
+
+
+def run_warm(server, id, code, env):
+    """What `code` does when it is given to an interpreter that waits for it."""
+    for attempt in range(20):
+        eventually("one is warm", lambda: warm(server))
+        [before] = warm(server)
+        text = server.run(id * 100 + attempt, code, env=env)
+        # It may have come to wait in the very moment in which the server did not count on it.
+        if before not in warm(server):
+            return text
+    raise AssertionError(f"never used: {code[:200]}")
+
+
+def alike(env, *codes):
+    """What `codes` do when each is given to an interpreter that waits for it is what they do otherwise."""
+    told = lambda text: re.sub(r"( · [\d.]+ s)? · \d+ MB\]$", "]", text.strip())
+    with serving(NIX_SANDBOX_POOL="0") as server:
+        needs(server, env)
+        cold = [told(server.run(id, code, env=env)) for id, code in enumerate(codes)]
+    with serving(NIX_SANDBOX_POOL="1") as server:
+        needs(server, env)
+        for id, code in enumerate(codes):
+            text = told(run_warm(server, id, code, env))
+            assert text == cold[id], (cold[id], text)
+    return cold
+
+
+def test_warm_python_does_what_a_cold_one_does():
+    texts = alike(
+        "python",
+        ITSELF,
+        "",
+        "print('no newline at the end')",
+        "def f():\n    raise ValueError('here')\nf()",
+        "print(1)\nsyntax error",
+        "import sys; sys.exit(7)",
+        "print('\x00')",
+        "# coding: utf-8\nprint('\u00e4\u20ac')",
+        "\ufeffprint('behind a byte order mark')",
+        "print(1)\r\nprint(2)\r\n",
+        "import os; os.kill(os.getpid(), 9)",
+        "from multiprocessing import get_context\ndef f(n): return n * n\nif __name__ == '__main__':\n"
+        "    with get_context('spawn').Pool(2) as pool: print(pool.map(f, [1, 2, 3]))",
+        "print('x' * 10)\n" + "#" * 60_000 + "\nprint('end')",
+    )
+    assert "raise ValueError('here')" in texts[3] and texts[5] == "[exit 7]", texts
+
+
+def test_warm_node_does_what_a_cold_one_does():
+    texts = alike(
+        "node",
+        "console.log(__filename, require.main === module, process.argv, require('fs').readdirSync('/code'))\n"
+        "console.log(require('fs').statSync(__filename).mode, require('fs').readFileSync(__filename, 'utf8'))\n"
+        "console.log(process.execArgv, require('fs').readFileSync(0, 'utf8'), Object.entries(process.env).sort())",
+        "",
+        "function f() { throw new Error('here') }\nf()",
+        "let let = 1",
+        "process.exitCode = 3",
+        "import fs from 'fs'; console.log(fs)",
+        "setTimeout(() => console.log('later'), 10)",
+    )
+    assert "function f() { throw new Error('here') }" in texts[2], texts
+
+
+def test_code_that_an_interpreter_cannot_wait_for_runs():
+    with serving(NIX_SANDBOX_POOL="1") as server:
+        needs(server, "python")
+        eventually("one is warm", lambda: warm(server))
+        kept = set(warm(server))
+        assert server.run(1, "# coding: latin-1\nprint('fine')", env="python").startswith("fine\n[exit 0")
+        assert set(warm(server)) == kept, "it was not used"
+        assert server.run(2, "#" * 3_000_000 + "\nprint('long')", env="python").startswith("long\n[exit 0")
+
+
+def test_the_time_of_warm_code_runs_from_its_coming():
+    with serving(NIX_SANDBOX_POOL="2") as server:
+        needs(server, "python")
+        eventually("one is warm", lambda: warm(server))
+        # Longer than the limit, and than the time that is told.
+        assert server.run(1, "sleep 3").startswith("[exit 0")
+        text = server.run(2, "import time\nprint('begun')\ntime.sleep(60)", env="python", timeout=2)
+        assert text.startswith("begun\n[") and "timed out after 2 s" in text, text
+        eventually("one is warm", lambda: warm(server))
+        assert server.run(3, "sleep 3").startswith("[exit 0")
+        told = re.search(r"([\d.]+) s · \d+ MB\]$", server.run(4, "print(1)", env="python").strip())
+        assert told and float(told[1]) < 3, told
+
+
+def test_the_memory_of_warm_code_is_limited():
+    settings = '[limits]\nmemory = "128M"\n'
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        with open(f"{place}/settings.toml", "w", encoding="ascii") as file:
+            file.write(settings)
+        os.chmod(place, 0o755)
+        with serving(NIX_SANDBOX_POOL="2", NIX_SANDBOX_CONFIG=file.name) as server:
+            needs(server, "python")
+            eventually("one is warm", lambda: warm(server))
+            text = server.run(1, "x = b'x' * 400_000_000\nimport time\ntime.sleep(60)", env="python")
+            assert "out of memory" in text, text
+
+
+def test_a_warm_interpreter_that_was_killed_is_replaced_unseen():
+    with serving(NIX_SANDBOX_POOL="2") as server:
+        needs(server, "python")
+        for id in range(1, 5):
+            eventually("one is warm", lambda: warm(server))
+            for interpreter in warm(server):
+                handle = os.pidfd_open(interpreter)
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                harness.wait_readable(handle)
+            assert server.run(id, "print('fine')", env="python").startswith("fine\n[exit 0")
+
+
+def test_nothing_that_waits_for_code_outlives_its_server():
+    for end in signal.SIGTERM, signal.SIGKILL:
+        with serving(NIX_SANDBOX_POOL="2") as server:
+            needs(server, "python")
+            eventually("one is warm", lambda: warm(server))
+            handles = [os.pidfd_open(pid) for pid in warm(server)]
+            server.process.send_signal(end)
+            for handle in handles:
+                harness.wait_readable(handle)
 
 
 def settled(code, expected, settings, **environment):

@@ -44,7 +44,7 @@ def machine(owner, server=None):
         seen[f"sysvipc {kind}"] = [line for line in read(f"/proc/sysvipc/{kind}").splitlines() if str(owner) in line.split()]
     seen["files"] = sorted(files_of(owner))
     if owner != os.geteuid():
-        known = {*children(server), *standing(server)} if server else set()
+        known = {*children(server), *ahead(server)} if server else set()
         seen["processes"] = sorted(set(processes_of(owner)) - known)
         seen["sockets"] = sum(line.split()[7] == str(owner) for line in inet_sockets())
     return seen
@@ -102,15 +102,27 @@ def below(pid):
 
 
 def standing(server):
-    """The sandboxes that stand ready below a server: their pid 1s, whose arguments are wiped and which run nothing."""
+    """The sandboxes that stand ready below a server: their pid 1s, whose arguments are wiped, and which run nothing or
+    an interpreter that waits for its code."""
     ones = [pid for launcher in children(server) for pid in children(launcher)]
-    return [pid for pid in ones if not read(f"/proc/{pid}/cmdline").strip("\0") and not children(pid)]
+    ready = lambda pid: all(waits_for_code(child) for child in children(pid))
+    return [pid for pid in ones if not read(f"/proc/{pid}/cmdline").strip("\0") and ready(pid)]
+
+
+def waits_for_code(interpreter):
+    """Whether the code of a sandbox's interpreter has not come: a FIFO has its name."""
+    files = [f"/proc/{interpreter}/root/code/main.{kind}" for kind in ["py", "js"]]
+    return any(os.path.exists(file) and stat.S_ISFIFO(os.stat(file).st_mode) for file in files)
+
+
+def ahead(server):
+    """All processes of the sandboxes that stand ready."""
+    return [pid for one in standing(server) for pid in [one, *below(one)]]
 
 
 def running(server):
     """What is below a server besides its launcher and what stands ready."""
-    all = set(below(server))
-    return sorted(all - set(children(server)) - set(standing(server)))
+    return sorted(set(below(server)) - set(children(server)) - set(ahead(server)))
 
 
 def cgroups(pid):

@@ -182,10 +182,7 @@ fn become_bwrap(task: &Task, fds: &[BorrowedFd<'_>], payload: i32) -> ! {
     let variables: [CString; 0] = [];
     // When the host runs out of memory the sandbox goes first.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-    let Some((last, first)) = fds.split_last() else { kernel::exit_now(1) };
-    // The last one is close-on-exec, as its copy beside it is not.
-    let placed: Vec<BorrowedFd<'_>> = first.iter().chain([last]).copied().collect();
-    let ready = kernel::keep_only(&placed, *last)
+    let ready = kernel::keep_only(fds, &[])
         .and_then(|_| kernel::reset_dispositions())
         .and_then(|()| sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None));
     if ready.is_ok() {

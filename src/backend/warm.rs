@@ -1,0 +1,151 @@
+//! Sandboxes whose interpreter has started before there is any code.
+//!
+//! It was told its command as always, and has opened the file that it is to run; only that this is a
+//! FIFO, and nobody has written into it yet (see [`crate::engine::start`]). Once the code is there the
+//! file is one like any other, and nothing tells the interpreter when it was started. It is used once.
+
+use std::io::Write;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open, openat, renameat};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::stat::Mode;
+use nix::unistd::{pipe2, write};
+
+use super::pool::Standing;
+use super::{BackendError, Handover, Started, StepError};
+use crate::engine::start::{CodePlace, LATER, give_order};
+use crate::kernel;
+use crate::plan::{Command, MountKind, Plan};
+
+/// How long an interpreter may take until it opens its code, milliseconds.
+const PATIENCE_MS: u16 = 10_000;
+
+/// An interpreter that waits. Whatever becomes of it, it does not outlive this value.
+#[derive(Debug)]
+pub(super) struct Warm {
+    pub(super) command: Command,
+    begun: Begun,
+    place: CodePlace,
+    fifo: OwnedFd,
+    go: OwnedFd,
+}
+
+/// A run whose code is with its interpreter.
+#[derive(Debug)]
+pub struct Begun {
+    /// Its sandbox.
+    pub started: Started,
+    /// The read end of its report pipe.
+    pub report: OwnedFd,
+    /// The read ends of its standard output and its standard error. Its standard input is at its end.
+    pub outputs: [OwnedFd; 2],
+    /// Over this socket it has sent a descriptor of its `/workspace`.
+    pub workspace: OwnedFd,
+}
+
+impl Warm {
+    /// Starts the interpreter of `plan` in a sandbox that stands for it.
+    pub(super) fn heat(standing: Standing, plan: &Plan) -> Result<Self, BackendError> {
+        let Standing { order, started, place } = standing;
+        let failed = |errno| StepError::new("start an interpreter ahead", "", errno);
+        let place = place.ok_or(failed(Errno::ENODATA))?;
+        let name = file_name(plan).ok_or(failed(Errno::ENODATA))?;
+        let pipe = || pipe2(OFlag::O_CLOEXEC).map_err(failed);
+        let (report, report_end) = pipe()?;
+        let ((stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?);
+        let (go_end, go) = pipe()?;
+        let (workspace, workspace_end) = kernel::message_pair().map_err(failed)?;
+        let stdin = open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
+        let handover = Handover {
+            stdio: [stdin.map_err(failed)?, stdout_end, stderr_end],
+            report: report_end,
+            code: None,
+            go: Some(go_end),
+            terminal: None,
+            control: None,
+            workspace: Some(workspace_end),
+        };
+        let open = |flag| {
+            let flags = flag | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+            openat(&place.directory, name, flags, Mode::empty()).map_err(failed)
+        };
+        // While it is open for writing the interpreter neither waits in open(2), where nothing would
+        // tell that it has arrived, nor finds the end of the file.
+        let both = open(OFlag::O_RDWR)?;
+        let opened = opened(&both).map_err(failed)?;
+        give_order(order.as_fd(), &handover, plan.command()).map_err(failed)?;
+        wait_until_opened(&opened, &started.pidfd).map_err(failed)?;
+        // Then nobody but the interpreter reads: where it ends, nothing can be written.
+        let fifo = open(OFlag::O_WRONLY)?;
+        drop(both);
+        let command = plan.command().clone();
+        let begun = Begun { started, report, outputs: [stdout, stderr], workspace };
+        Ok(Self { command, begun, place, fifo, go })
+    }
+
+    /// Gives it its code; `None` if it has ended meanwhile, or cannot be given that.
+    pub(super) fn begin(self, plan: &Plan, code: &[u8]) -> Option<Begun> {
+        let Self { begun, place, fifo, go, .. } = self;
+        let pidfd = begun.started.pidfd.as_fd();
+        let given = give(code, file_name(plan)?, place, &fifo, &go);
+        if given.is_err() {
+            // Before the FIFO is closed: it would run what it has.
+            let _ = kernel::pidfd_signal(pidfd, libc::SIGKILL);
+        }
+        given.is_ok().then_some(begun)
+    }
+}
+
+/// First the file, so that whoever looks for the code finds it; then what the interpreter waits for.
+fn give(
+    code: &[u8],
+    name: &Path,
+    place: CodePlace,
+    fifo: &OwnedFd,
+    go: &OwnedFd,
+) -> nix::Result<()> {
+    let CodePlace { mut file, directory } = place;
+    if fcntl(fifo, FcntlArg::F_GETPIPE_SZ)?.cast_unsigned()
+        < u32::try_from(code.len()).unwrap_or(u32::MAX)
+    {
+        let size = i32::try_from(code.len()).map_err(|_| Errno::EFBIG)?;
+        fcntl(fifo, FcntlArg::F_SETPIPE_SZ(size))?;
+    }
+    file.write_all(code)
+        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    renameat(&directory, LATER, &directory, name)?;
+    write(go, &[1])?;
+    // EPIPE: the interpreter has ended. An empty pipe takes as much at once as it holds.
+    match write(fifo, code)? {
+        all if all == code.len() => Ok(()),
+        _ => Err(Errno::EAGAIN),
+    }
+}
+
+/// What of the code's file is its name.
+fn file_name(plan: &Plan) -> Option<&Path> {
+    let code = plan.mounts().iter().find(|mount| mount.kind == MountKind::Code)?;
+    code.at.file_name().map(Path::new)
+}
+
+/// What tells that somebody else has opened `file`.
+fn opened(file: &OwnedFd) -> nix::Result<Inotify> {
+    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    inotify.add_watch(path.as_str(), AddWatchFlags::IN_OPEN)?;
+    Ok(inotify)
+}
+
+fn wait_until_opened(opened: &Inotify, pidfd: &OwnedFd) -> nix::Result<()> {
+    let waits = |fd| PollFd::new(fd, PollFlags::POLLIN);
+    let mut polled = [waits(pidfd.as_fd()), waits(opened.as_fd())];
+    match poll(&mut polled, PollTimeout::from(PATIENCE_MS))? {
+        0 => Err(Errno::ETIMEDOUT),
+        _ if polled[0].any().unwrap_or(false) => Err(Errno::ESRCH),
+        _ => Ok(()),
+    }
+}
