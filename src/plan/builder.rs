@@ -1,9 +1,9 @@
 //! The only way to a [`Plan`], and what it refuses.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -95,7 +95,9 @@ impl PlanBuilder {
         self.check_identity()?;
         self.limits.check()?;
         self.check_command()?;
-        self.mounts.sort_by(|a, b| a.at.cmp(&b.at));
+        // By their bytes, which is many times faster than by their components: a parent comes before
+        // its children here too.
+        self.mounts.sort_by(|a, b| a.at.as_os_str().cmp(b.at.as_os_str()));
         self.check_mounts()?;
         let Self { environment, identity, mounts, limits, access, command } = self;
         Ok(Plan { environment, identity, mounts, limits, access, command })
@@ -138,20 +140,20 @@ impl PlanBuilder {
     }
 
     fn check_mounts(&self) -> Result<(), PlanError> {
-        let mut seen: BTreeMap<&Path, &MountKind> = BTreeMap::new();
+        let mut seen: HashMap<&OsStr, &MountKind> = HashMap::with_capacity(self.mounts.len());
         for Mount { at, kind } in &self.mounts {
             check_place(at)?;
             check_kind(at, kind)?;
-            for parent in at.ancestors().skip(1) {
+            for parent in parents(at) {
                 let ok = match seen.get(parent) {
                     None | Some(MountKind::Directory) => true,
                     Some(_) => false,
                 };
                 if !ok {
-                    return Err(PlanError::Below(at.clone(), parent.to_owned()));
+                    return Err(PlanError::Below(at.clone(), parent.into()));
                 }
             }
-            if seen.insert(at, kind).is_some() {
+            if seen.insert(at.as_os_str(), kind).is_some() {
                 return Err(PlanError::Twice(at.clone()));
             }
         }
@@ -174,8 +176,15 @@ impl PlanBuilder {
     }
 }
 
+/// What a plain place lies in, but for the root: the longest last.
+fn parents(at: &Path) -> impl Iterator<Item = &OsStr> {
+    let bytes = at.as_os_str().as_bytes();
+    let ends = bytes.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
+    ends.map(|(end, _)| OsStr::from_bytes(&bytes[..end]))
+}
+
 fn check_kind(at: &Path, kind: &MountKind) -> Result<(), PlanError> {
-    let made_here = |place: &str| at.starts_with(place);
+    let made_here = |place: &str| lies_in(at, place);
     match kind {
         MountKind::Proc => same_place(at, "/proc"),
         MountKind::Outputs => same_place(at, OUTPUTS),
@@ -214,11 +223,7 @@ fn same_place(at: &Path, place: &str) -> Result<(), PlanError> {
 
 fn check_source(path: &Path) -> Result<(), PlanError> {
     check_place(path)?;
-    let shown = |place: &&str| {
-        let place = Path::new(place);
-        path == place || (place != Path::new("/") && path.starts_with(place))
-    };
-    if NEVER_SHOWN.iter().any(shown) {
+    if NEVER_SHOWN.iter().any(|place| lies_in(path, place)) {
         return Err(PlanError::Source(path.to_owned()));
     }
     Ok(())
@@ -226,15 +231,20 @@ fn check_source(path: &Path) -> Result<(), PlanError> {
 
 fn check_place(path: &Path) -> Result<(), PlanError> {
     no_nul(path)?;
-    let bytes = path.as_os_str().as_bytes();
-    let plain = path.is_absolute()
-        && bytes.len() < 4096
-        && !bytes.windows(2).any(|pair| pair == b"//")
-        && (bytes.len() == 1 || !bytes.ends_with(b"/"))
-        && !bytes.windows(3).any(|part| part == b"/./")
-        && !bytes.ends_with(b"/.")
-        && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    let plain = match path.as_os_str().as_bytes() {
+        b"/" => true,
+        [b'/', rest @ ..] if rest.len() < 4095 => {
+            rest.split(|byte| *byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."))
+        }
+        _ => false,
+    };
     if plain { Ok(()) } else { Err(PlanError::NotAbsolute(path.to_owned())) }
+}
+
+/// Whether a plain path is `place` or below it; in the root lies nothing but itself.
+fn lies_in(path: &Path, place: &str) -> bool {
+    let rest = path.as_os_str().as_bytes().strip_prefix(place.as_bytes());
+    rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
 }
 
 fn no_nul(path: &Path) -> Result<(), PlanError> {
@@ -262,6 +272,8 @@ impl From<Plan> for PlanBuilder {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::super::{FileIdentity, HostFile, Ids, ProcMode};
     use super::*;
     use crate::policy::{Profile, Wearer};
@@ -317,6 +329,8 @@ mod tests {
             assert_eq!(refused(at, bind("/srv")), PlanError::Reserved(PathBuf::from(at)));
         }
         assert_eq!(refused("/p", MountKind::Proc), PlanError::Reserved(PathBuf::from("/p")));
+        let others = ["/process", "/dev-tools", "/system"].map(|at| mount(at, bind("/srv-proc")));
+        builder(others.to_vec()).build().expect("only begins alike");
     }
 
     #[test]
@@ -341,7 +355,10 @@ mod tests {
         let twice = vec![mount("/project", bind("/a")), mount("/project", bind("/b"))];
         let error = builder(twice).build().expect_err("twice");
         assert_eq!(error, PlanError::Twice(PathBuf::from("/project")));
-        let below = vec![mount("/project/x", bind("/a")), mount("/project", bind("/b"))];
+        let beside = [mount("/project-x", bind("/a")), mount("/project", bind("/b"))];
+        builder(beside.to_vec()).build().expect("only begins alike");
+        let mut below = beside.to_vec();
+        below.push(mount("/project/x", bind("/a")));
         let error = builder(below).build().expect_err("below");
         assert_eq!(error, PlanError::Below(PathBuf::from("/project/x"), PathBuf::from("/project")));
     }
