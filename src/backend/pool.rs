@@ -17,8 +17,8 @@ use crate::plan::{Command, Plan};
 
 /// For how long a kind that nobody uses is kept ready.
 const IDLE: Duration = Duration::from_secs(300);
-/// For how long nobody must have taken one before more are made, while at least half of them stand:
-/// who has taken one uses the processors now.
+/// For how long nobody must have taken one before more are made, while at least half of them stand, or
+/// never more than one was wanted: who has taken one uses the processors now.
 const QUIET: Duration = Duration::from_millis(20);
 /// How long a kind that could not be made is left alone.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -244,7 +244,7 @@ impl Ready {
 
     /// When the next one is to be made; `None` while all that are wanted stand.
     fn due(&self, now: Instant) -> Option<Instant> {
-        let urgent = self.standing.len() * 2 < self.wanted;
+        let urgent = self.wanted > 1 && self.standing.len() * 2 < self.wanted;
         let quiet = if urgent { now } else { self.used + QUIET };
         (self.standing.len() < self.wanted).then_some(quiet.max(self.not_before))
     }
