@@ -109,11 +109,9 @@ fn give(
     go: &OwnedFd,
 ) -> nix::Result<()> {
     let CodePlace { mut file, directory } = place;
-    if fcntl(fifo, FcntlArg::F_GETPIPE_SZ)?.cast_unsigned()
-        < u32::try_from(code.len()).unwrap_or(u32::MAX)
-    {
-        let size = i32::try_from(code.len()).map_err(|_| Errno::EFBIG)?;
-        fcntl(fifo, FcntlArg::F_SETPIPE_SZ(size))?;
+    let length = i32::try_from(code.len()).map_err(|_| Errno::EFBIG)?;
+    if fcntl(fifo, FcntlArg::F_GETPIPE_SZ)? < length {
+        fcntl(fifo, FcntlArg::F_SETPIPE_SZ(length))?;
     }
     file.write_all(code)
         .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
