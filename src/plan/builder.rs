@@ -1,6 +1,5 @@
 //! The only way to a [`Plan`], and what it refuses.
 
-use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -139,25 +138,32 @@ impl PlanBuilder {
         check_place(directory)
     }
 
+    /// The mounts are sorted.
     fn check_mounts(&self) -> Result<(), PlanError> {
-        let mut seen: HashMap<&OsStr, &MountKind> = HashMap::with_capacity(self.mounts.len());
+        let mut last: Option<&Path> = None;
         for Mount { at, kind } in &self.mounts {
             check_place(at)?;
             check_kind(at, kind)?;
-            for parent in parents(at) {
-                let ok = match seen.get(parent) {
-                    None | Some(MountKind::Directory) => true,
-                    Some(_) => false,
-                };
-                if !ok {
-                    return Err(PlanError::Below(at.clone(), parent.into()));
-                }
-            }
-            if seen.insert(at.as_os_str(), kind).is_some() {
+            if last.is_some_and(|last| last.as_os_str() == at.as_os_str()) {
                 return Err(PlanError::Twice(at.clone()));
             }
+            // A closure lies side by side in one store.
+            if last.is_none_or(|last| parents(last).last() != parents(at).last()) {
+                self.check_parents(at)?;
+            }
+            last = Some(at);
         }
         self.check_code()
+    }
+
+    fn check_parents(&self, at: &Path) -> Result<(), PlanError> {
+        for parent in parents(at) {
+            let found = self.mounts.binary_search_by(|mount| mount.at.as_os_str().cmp(parent));
+            if found.is_ok_and(|found| self.mounts[found].kind != MountKind::Directory) {
+                return Err(PlanError::Below(at.to_owned(), parent.into()));
+            }
+        }
+        Ok(())
     }
 
     /// The code has its directory for itself: it is a file system of its own.
@@ -176,7 +182,7 @@ impl PlanBuilder {
     }
 }
 
-/// What a plain place lies in, but for the root: the longest last.
+/// What a place lies in, but for the root: the longest last.
 fn parents(at: &Path) -> impl Iterator<Item = &OsStr> {
     let bytes = at.as_os_str().as_bytes();
     let ends = bytes.iter().enumerate().skip(1).filter(|(_, byte)| **byte == b'/');
