@@ -1,5 +1,5 @@
-# Builds an artifact: metadata.json (version 1) with the closure of the environment, for the engine,
-# and bin/run and bin/session-run, for the jail.nix backend.
+# Builds an artifact: metadata.json (version 1) with the closure of the environment, and bin/run and
+# bin/session-run, for the jail.nix backend.
 { jail-nix }:
 {
   pkgs,
@@ -60,6 +60,8 @@ let
   };
   metadata = {
     version = 1;
+    # Which agreement between the server and bin/run it is: nix/backends/jail.nix.
+    jail = 1;
     inherit
       interpreter_type
       limits

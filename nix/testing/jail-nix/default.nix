@@ -2,7 +2,11 @@
 # end that is a bash program that calls bubblewrap. The names are jail.nix's.
 {
   extend =
-    { pkgs, basePermissions }:
+    {
+      pkgs,
+      basePermissions,
+      bubblewrapPackage ? pkgs.bubblewrap,
+    }:
     let
       inherit (pkgs) lib;
       inherit (lib) escapeShellArg;
@@ -49,7 +53,7 @@
         RUNTIME_ARGS=()
         ${lib.optionalString jail.bindClosure "exec {CLOSURE}<${closure name exe jail}"}
         ${lib.concatStringsSep "\n" jail.runtime}
-        exec ${lib.getExe pkgs.bubblewrap} ${lib.concatStringsSep " " jail.arguments} \
+        exec ${lib.getExe bubblewrapPackage} ${lib.concatStringsSep " " jail.arguments} \
           ${lib.optionalString jail.bindClosure "--args \"$CLOSURE\""} \
           --unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup \
           --new-session --die-with-parent \
