@@ -186,16 +186,19 @@ fn words(environment: &Environment, options: &[&str], file: &str) -> Vec<OsStrin
 }
 
 fn command(request: &Request, environment: &Environment, ground: &Ground) -> Command {
-    let arguments = match (&request.work, &request.session) {
-        (Work::Command(arguments), _) => arguments.clone(),
+    let jails = environment.jails.as_ref();
+    let (arguments, jail) = match (&request.work, &request.session) {
+        (Work::Command(arguments), _) => (arguments.clone(), None),
         (Work::Code(_), None) => {
             let interpreter = environment.interpreter;
-            words(environment, interpreter.options(), interpreter.code_file())
+            let arguments = words(environment, interpreter.options(), interpreter.code_file());
+            (arguments, jails.map(|jails| jails.run.clone()))
         }
         (Work::Code(_), Some(_)) => {
             let agent = environment.interpreter.agent();
             let program = agent.files.first().map_or("", |(name, _)| name);
-            words(environment, agent.options, &format!("{DIRECTORY}/{program}"))
+            let arguments = words(environment, agent.options, &format!("{DIRECTORY}/{program}"));
+            (arguments, jails.map(|jails| jails.session.clone()))
         }
     };
     let mut variables = ground.variables.clone();
@@ -215,5 +218,5 @@ fn command(request: &Request, environment: &Environment, ground: &Ground) -> Com
         ("GIT_CONFIG_SYSTEM", GITCONFIG.into()),
     ];
     variables.extend(fixed.map(|(name, value)| (OsString::from(name), value)));
-    Command { arguments, variables, directory: PathBuf::from(WORKSPACE) }
+    Command { arguments, variables, directory: PathBuf::from(WORKSPACE), jail }
 }

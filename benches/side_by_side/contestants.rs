@@ -176,6 +176,7 @@ pub(crate) fn plan_of(workplace: &Workplace, paths: usize, words: &[&str]) -> Pl
             arguments: words.iter().map(Into::into).collect(),
             variables: std::iter::empty().collect(),
             directory: PathBuf::from("/workspace"),
+            jail: None,
         },
     };
     builder.build().expect("a plan")

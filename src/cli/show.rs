@@ -174,7 +174,8 @@ fn word(value: &impl serde::Serialize) -> String {
 }
 
 fn command(command: &Command) -> Vec<[String; 2]> {
-    let Command { arguments, variables, directory } = command;
+    // What may run it is a matter of the backend.
+    let Command { arguments, variables, directory, jail: _ } = command;
     let quoted: Vec<String> = arguments.iter().map(|argument| quote(argument)).collect();
     let mut rows = vec![row("run", quoted.join(" ")), row("in", directory.display())];
     for (at, (name, value)) in variables.iter().enumerate() {

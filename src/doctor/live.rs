@@ -121,6 +121,7 @@ fn plan(wanted: &Wanted) -> Result<Plan, NoLaunch> {
             arguments: vec![PROGRAM.into()],
             variables: BTreeMap::new(),
             directory: PathBuf::from("/workspace"),
+            jail: None,
         },
     };
     builder.build().map_err(|error| NoLaunch { sentence: error.to_string(), step: None })

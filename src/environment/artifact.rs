@@ -14,13 +14,15 @@ use sha2::{Digest, Sha256};
 
 use super::source::{self, SourceError};
 use super::store::{STORE_DIR, Store, StoreError};
-use super::{Environment, Interpreter, Origin, Receipt, Sources, links};
-use crate::plan::{LimitError, LimitOverrides, Limits, Mount, MountKind};
+use super::{Environment, Interpreter, Jails, Origin, Receipt, Sources, links};
+use crate::plan::{Jail, LimitError, LimitOverrides, Limits, Mount, MountKind};
 
 /// The most that `metadata.json` may hold, bytes: some 15,000 store paths.
 const MAX_METADATA: u64 = 1 << 20;
 /// The version of `metadata.json` that is read.
 const VERSION: u32 = 1;
+/// The agreement with the jails beside it that is known: see `nix/backends/jail.nix`.
+const JAIL: u32 = 1;
 
 /// An artifact that is not offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +98,8 @@ struct Metadata {
     store_root: Option<PathBuf>,
     /// One line for people and models.
     description: Option<String>,
+    /// Which agreement `bin/run` and `bin/session-run` keep.
+    jail: Option<u32>,
     /// Environment variables of its own.
     #[serde(default)]
     variables: BTreeMap<String, String>,
@@ -221,6 +225,7 @@ impl Artifact {
             mounts,
             path: vec![bin],
             receipt: Some(receipt(env, &view.closure)),
+            jails: self.jails(sources),
             variables: self.variables(&view),
             limits: self.limits,
             description: self.metadata.description.clone().unwrap_or_else(|| {
@@ -246,6 +251,25 @@ impl Artifact {
         self.store
             .requisites(&[path], sources)
             .map_err(|error| ArtifactError::NoClosure { path: self.file(), error })
+    }
+
+    /// `None` where they do not take the server's word, or where they would show another store: their
+    /// paths are those that the sandbox sees.
+    fn jails(&self, sources: &Sources) -> Option<Jails> {
+        if self.metadata.jail != Some(JAIL) || self.store.is_elsewhere() {
+            return None;
+        }
+        let run = self.jail("run", sources)?;
+        let session = self.jail("session-run", sources)?;
+        Some(Jails { run, session })
+    }
+
+    fn jail(&self, name: &str, sources: &Sources) -> Option<Jail> {
+        let path = fs::canonicalize(self.path.join("bin").join(name)).ok()?;
+        source::check_trusted(&path, sources.euid).ok()?;
+        let program = source::check(&path).ok().filter(|program| !program.directory)?;
+        let store = self.store.holder(&path)?.parent()?.to_owned();
+        Some(Jail { program, store })
     }
 
     fn variables(&self, view: &View<'_>) -> BTreeMap<OsString, OsString> {

@@ -125,6 +125,7 @@ fn attempt(candidate: &Path, preset: &Preset, sources: &Sources) -> Result<Envir
         interpreter: preset.interpreter_type,
         origin: Origin::Host,
         receipt: None,
+        jails: None,
         program: found.program,
         mounts: tree.mounts,
         path: all,

@@ -23,7 +23,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{LimitOverrides, Mount};
+use crate::plan::{Jail, LimitOverrides, Mount};
 use crate::policy::Wearer;
 
 /// The language an environment speaks: `interpreter_type` in `metadata.json`.
@@ -163,6 +163,17 @@ pub struct Environment {
     pub description: String,
     /// What it was made of, where Nix made it.
     pub receipt: Option<Receipt>,
+    /// The jails that Nix made beside it.
+    pub jails: Option<Jails>,
+}
+
+/// Jails that Nix made for an environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Jails {
+    /// For code.
+    pub run: Jail,
+    /// For the agent of a session.
+    pub session: Jail,
 }
 
 /// What an environment that Nix built was made of: enough to have the same elsewhere.

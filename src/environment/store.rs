@@ -101,6 +101,11 @@ impl Store {
         self.root.as_ref().map_or_else(|| path.to_owned(), |root| links::below(root)(path))
     }
 
+    /// Whether it lies elsewhere on this host than where the sandbox sees it.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.on_host(&self.dir) != self.dir
+    }
+
     /// Where the sandbox sees a file that lies in the store on this host.
     pub(super) fn as_seen(&self, host: &Path) -> Option<PathBuf> {
         let seen = match &self.root {

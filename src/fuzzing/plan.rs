@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use super::dice::Dice;
 use crate::engine::steps::{Ahead, Network, Step, bind_sources, steps, template};
 use crate::plan::{
-    Access, Command, FileIdentity, HostFile, Identity, Ids, Limits, Mount, MountKind, Plan,
+    Access, Command, FileIdentity, HostFile, Identity, Ids, Jail, Limits, Mount, MountKind, Plan,
     PlanBuilder, ProcMode, Wall,
 };
 use crate::policy::{Profile, Wearer};
@@ -108,6 +108,17 @@ fn limits(dice: &mut Dice<'_>) -> Limits {
     }
 }
 
+fn jail(dice: &mut Dice<'_>) -> Option<Jail> {
+    (dice.byte() % 8 == 7).then(|| Jail {
+        store: place(dice),
+        program: HostFile {
+            path: place(dice),
+            directory: dice.byte().is_multiple_of(2),
+            identity: FileIdentity { device: 1, inode: 1 },
+        },
+    })
+}
+
 fn builder(dice: &mut Dice<'_>) -> PlanBuilder {
     let mounts =
         (0..dice.byte() % 12).map(|_| Mount { at: place(dice), kind: kind(dice) }).collect();
@@ -143,6 +154,7 @@ fn builder(dice: &mut Dice<'_>) -> PlanBuilder {
                 dice.text(),
             )]),
             directory: if usual { PathBuf::from("/workspace") } else { place(dice) },
+            jail: jail(dice),
         },
     }
 }
@@ -192,9 +204,12 @@ fn nevers(plan: &Plan) {
     {
         assert!(!inside(path), "{path} is writable");
     }
-    let Command { arguments, variables, directory } = plan.command();
+    let Command { arguments, variables, directory, jail } = plan.command();
     assert!(!arguments.is_empty() && !arguments[0].is_empty() && is_plain(directory));
     assert!(!variables.keys().any(|name| name.is_empty() || name.as_bytes().contains(&b'=')));
+    if let Some(Jail { program, store }) = jail {
+        assert!(is_plain(store) && is_plain(&program.path) && program.path.starts_with(store));
+    }
     let words = arguments.iter().chain(variables.keys()).chain(variables.values());
     assert!(words.into_iter().all(|word| !word.as_bytes().contains(&0)));
 }

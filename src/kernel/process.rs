@@ -59,6 +59,15 @@ pub fn close_inherited() -> nix::Result<()> {
 /// Where [`keep_only`] lifts descriptors first, clear of every target.
 const LIFTED: RawFd = 32;
 
+/// Whether the limit of open files surely lets [`keep_only`] place that many descriptors:
+/// each stands at its old place and at a lifted one meanwhile.
+#[must_use]
+pub fn can_keep(count: usize) -> bool {
+    let needed = LIFTED.cast_unsigned() as usize + 2 * count;
+    let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE);
+    limit.is_ok_and(|(soft, _)| needed as u64 <= soft)
+}
+
 /// Gives `payload` the numbers 0, 1, 2, … in this order, `own` the next ones (close-on-exec), and
 /// closes everything else. Returns the owners of the new numbers of `own`.
 ///

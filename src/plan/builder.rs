@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Access, Command, Identity, LimitError, Limits, Mount, MountKind, OUTPUTS, Plan};
+use super::{Access, Command, Identity, Jail, LimitError, Limits, Mount, MountKind, OUTPUTS, Plan};
 
 /// Why a plan must not be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,6 +56,9 @@ pub enum PlanError {
     /// What execve(2) would pass on as the name of another variable, or of none.
     #[error("{0:?} is no name of an environment variable")]
     Variable(OsString),
+    /// A jail that is no program of its store.
+    #[error("{0:?} is no program of its store")]
+    Jail(PathBuf),
     /// A hostname the kernel would refuse or a program would trip over.
     #[error("{0:?} is no hostname")]
     Hostname(String),
@@ -121,7 +124,7 @@ impl PlanBuilder {
     }
 
     fn check_command(&self) -> Result<(), PlanError> {
-        let Command { arguments, variables, directory } = &self.command;
+        let Command { arguments, variables, directory, jail } = &self.command;
         if arguments.first().is_none_or(|program| program.is_empty()) {
             return Err(PlanError::NoCommand);
         }
@@ -134,6 +137,13 @@ impl PlanBuilder {
         let odd = |name: &&OsString| name.is_empty() || name.as_bytes().contains(&b'=');
         if let Some(name) = variables.keys().find(odd) {
             return Err(PlanError::Variable(name.clone()));
+        }
+        if let Some(Jail { program, store }) = jail {
+            check_place(store)?;
+            check_place(&program.path)?;
+            if !program.path.starts_with(store) || program.directory {
+                return Err(PlanError::Jail(program.path.clone()));
+            }
         }
         check_place(directory)
     }
@@ -313,6 +323,7 @@ mod tests {
                 arguments: vec!["/bin/true".into()],
                 variables: BTreeMap::new(),
                 directory: PathBuf::from("/workspace"),
+                jail: None,
             },
         }
     }
@@ -386,6 +397,24 @@ mod tests {
             odd.command.variables.insert(name.into(), "x=y".into());
             assert_eq!(odd.build().expect_err(name), PlanError::Variable(name.into()));
         }
+    }
+
+    #[test]
+    fn a_jail_is_a_program_of_its_store() {
+        let jail = |path: &str, directory, store: &str| {
+            let identity = FileIdentity { device: 1, inode: 2 };
+            let program = HostFile { path: PathBuf::from(path), directory, identity };
+            let mut builder = builder(vec![]);
+            builder.command.jail = Some(Jail { program, store: PathBuf::from(store) });
+            builder.build().map(|plan| plan.command().jail.is_some())
+        };
+        assert_eq!(jail("/nix/store/x/bin/run", false, "/nix/store"), Ok(true));
+        for (path, directory) in [("/usr/bin/run", false), ("/nix/store/x", true)] {
+            let no_program = Err(PlanError::Jail(PathBuf::from(path)));
+            assert_eq!(jail(path, directory, "/nix/store"), no_program);
+        }
+        let plain = Err(PlanError::NotAbsolute(PathBuf::from("store")));
+        assert_eq!(jail("store/x", false, "store"), plain);
     }
 
     #[test]

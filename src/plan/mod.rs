@@ -36,6 +36,34 @@ pub struct Command {
     /// Working directory.
     #[serde(with = "os_text::path")]
     pub directory: PathBuf,
+    /// What Nix built to run these very arguments, for a backend that makes use of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jail: Option<Jail>,
+}
+
+/// A program of the host that makes a jail out of a part of a Nix store and runs one interpreter in it,
+/// with the arguments that it is given. It is started as what it is, outside of any sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jail {
+    /// The program, which lies in the store.
+    pub program: HostFile,
+    /// The store. What the plan shows below it the jail shows by itself.
+    #[serde(with = "os_text::path")]
+    pub store: PathBuf,
+}
+
+impl Jail {
+    /// Whether it shows this by itself: what of its store is at the place that it has on the host.
+    #[must_use]
+    pub fn shows(&self, mount: &Mount) -> bool {
+        let alike = match &mount.kind {
+            MountKind::Bind { source } => source.path == mount.at,
+            MountKind::Symlink { .. } => true,
+            _ => false,
+        };
+        alike && mount.at.starts_with(&self.store)
+    }
 }
 
 /// A complete, checked description of one sandbox.

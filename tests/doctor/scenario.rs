@@ -185,6 +185,7 @@ fn sandbox() -> ExitCode {
             arguments: ["/doctor/doctor", "report", "json"].map(Into::into).into(),
             variables: BTreeMap::new(),
             directory: "/workspace".into(),
+            jail: None,
         },
     };
     let ending = run(plan.build().expect("plan"));

@@ -1,11 +1,12 @@
 //! A [`Plan`] → what bubblewrap is told. Pure: descriptors are numbers, and what they hold is named.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::plan::{Access, Command, Identity, Mount, MountKind, OUTPUTS, Plan, ProcMode};
+use crate::plan::{Access, Command, Identity, Jail, Mount, MountKind, OUTPUTS, Plan, ProcMode};
 
 /// What one of bubblewrap's descriptors holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,24 +56,37 @@ pub(super) struct Arguments<'p> {
     numbers: Numbers,
 }
 
-/// Everything but the command. `sources` are where the plan's binds are found, in their order.
+/// Everything but the command. `sources` are where the plan's binds are found, in their order. What
+/// `jail` says by itself is left out.
 pub(super) fn arguments<'p>(
     plan: &'p Plan,
     sources: &[PathBuf],
     masks: &[Mask],
     numbers: Numbers,
+    jail: Option<&Jail>,
 ) -> Arguments<'p> {
     let mut all = Arguments { words: Vec::new(), data: Vec::new(), numbers };
-    all.isolation(plan.identity());
-    all.environment(plan.command());
+    let Command { arguments: _, variables, directory, jail: _ } = plan.command();
+    if jail.is_none() {
+        all.isolation(plan.identity());
+    }
+    all.outside();
+    all.variables(variables);
+    if jail.is_none() {
+        all.at("--chdir", directory);
+    }
     let mut sources = sources.iter();
     for mount in plan.mounts() {
+        let shown = jail.is_some_and(|jail| jail.shows(mount));
         match (&mount.kind, &mount.at) {
             (MountKind::Bind { source }, at) => {
                 let source = sources.next().unwrap_or(&source.path);
-                all.words([OsStr::new("--ro-bind"), source.as_os_str(), at.as_os_str()]);
+                if !shown {
+                    all.words([OsStr::new("--ro-bind"), source.as_os_str(), at.as_os_str()]);
+                }
             }
-            _ => all.mount(mount, plan.access()),
+            _ if shown => {}
+            _ => all.mount(mount, plan.access(), jail.is_some()),
         }
     }
     for mask in masks {
@@ -107,20 +121,22 @@ impl<'p> Arguments<'p> {
         self.words(["--uid", &inside.uid.to_string()]);
         self.words(["--gid", &inside.gid.to_string()]);
         self.words(["--hostname", hostname]);
+    }
+
+    fn outside(&mut self) {
         self.words(["--json-status-fd", &self.numbers.status.to_string()]);
         self.words(["--seccomp", &self.numbers.filter.to_string()]);
     }
 
-    fn environment(&mut self, command: &Command) {
-        let Command { arguments: _, variables, directory } = command;
+    fn variables(&mut self, variables: &BTreeMap<OsString, OsString>) {
         self.words(["--clearenv"]);
         for (name, value) in variables {
             self.words([OsStr::new("--setenv"), name, value]);
         }
-        self.at("--chdir", directory);
     }
 
-    fn mount(&mut self, mount: &'p Mount, access: &Access) {
+    /// With a jail of its own, `/proc` and `/dev` are there already.
+    fn mount(&mut self, mount: &'p Mount, access: &Access, jailed: bool) {
         let Mount { at, kind } = mount;
         match kind {
             // Made by the caller, who knows where it is found.
@@ -135,11 +151,14 @@ impl<'p> Arguments<'p> {
             // It has no name outside of the launcher; the judge has refused it.
             MountKind::Outputs => self.at("--dir", Path::new(OUTPUTS)),
             MountKind::Proc => match access.proc {
+                ProcMode::Fresh if jailed => {}
                 ProcMode::Fresh => self.at("--proc", at),
                 ProcMode::None => self.at("--dir", at),
             },
             MountKind::Devices { shm } => {
-                self.at("--dev", at);
+                if !jailed {
+                    self.at("--dev", at);
+                }
                 self.tmpfs(&at.join("shm"), *shm, 0o1777);
             }
         }
@@ -193,6 +212,7 @@ mod tests {
                 arguments: vec!["true".into()],
                 variables: BTreeMap::from([("A".into(), "b c".into())]),
                 directory: "/workspace".into(),
+                jail: None,
             },
         }
         .build()
@@ -200,7 +220,7 @@ mod tests {
     }
 
     fn text(plan: &Plan, masks: &[Mask]) -> String {
-        let all = arguments(plan, &["/usr/lib".into()], masks, Numbers::after(3));
+        let all = arguments(plan, &["/usr/lib".into()], masks, Numbers::after(3), None);
         String::from_utf8(all.bytes()).expect("text").replace('\0', " ")
     }
 
@@ -244,7 +264,37 @@ mod tests {
              --perms 0444 --ro-bind-data 8 /proc/kcore --tmpfs /proc/acpi \
              --remount-ro /proc/acpi --remount-ro /dev --remount-ro / "
         );
-        let all = arguments(&plan, &[], &masks, Numbers::after(3));
+        let all = arguments(&plan, &[], &masks, Numbers::after(3), None);
         assert_eq!(all.data, [Data::Code, Data::Text("text"), Data::Nothing]);
+    }
+
+    #[test]
+    fn a_jail_of_nix_is_told_all_but_what_it_says_by_itself() {
+        let identity = FileIdentity { device: 1, inode: 2 };
+        let file = |path: &str| HostFile { path: path.into(), directory: false, identity };
+        let bind = |path: &str| MountKind::Bind { source: file(path) };
+        let plan = plan(vec![
+            ("/nix/store/a", bind("/nix/store/a")),
+            ("/nix/store/b", MountKind::Symlink { target: "a".into() }),
+            ("/nix/store/c", bind("/srv/c")),
+            ("/project", bind("/srv/project")),
+            ("/bin/sh", MountKind::Symlink { target: "/nix/store/a/bin/sh".into() }),
+            ("/code/main.sh", MountKind::Code),
+            ("/tmp", MountKind::Tmpfs { size: 4096, inodes: 9, mode: 0o1777 }),
+            ("/proc", MountKind::Proc),
+            ("/dev", MountKind::Devices { shm: 8192 }),
+        ]);
+        let jail = Jail { program: file("/nix/store/j/bin/run"), store: "/nix/store".into() };
+        let sources = ["/nix/store/a", "/sys/1", "/sys/2"].map(PathBuf::from);
+        let masks = [Mask { name: "kcore", directory: false }];
+        let all = arguments(&plan, &sources, &masks, Numbers::after(3), Some(&jail));
+        assert_eq!(
+            String::from_utf8(all.bytes()).expect("text").replace('\0', " "),
+            "--json-status-fd 4 --seccomp 5 --clearenv --setenv A b c \
+             --symlink /nix/store/a/bin/sh /bin/sh --perms 0444 --file 6 /code/main.sh \
+             --perms 1777 --size 8192 --tmpfs /dev/shm --ro-bind /sys/1 /nix/store/c \
+             --ro-bind /sys/2 /project --perms 1777 --size 4096 --tmpfs /tmp \
+             --perms 0444 --ro-bind-data 7 /proc/kcore --remount-ro /dev --remount-ro / "
+        );
     }
 }

@@ -13,6 +13,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 
 use super::Order;
+use super::inspect::inspect;
 use super::jailer::Task;
 use super::start::Sandbox;
 use crate::engine::StepError;
@@ -46,6 +47,9 @@ impl Sandbox {
                 .map_err(|errno| failed("set limit", Path::new(&format!("{resource:?}")), errno))?;
         }
         tighten(self.pid, plan).map_err(|errno| failed("limit", Path::new("the tmpfs"), errno))?;
+        if let Some(jail) = task.jail() {
+            inspect(self.pid, plan, jail).map_err(Report::Failed)?;
+        }
         if let Some(socket) = &task.start.workspace {
             let place = Path::new("/workspace");
             let directory = open_inside(&root, place, OFlag::O_DIRECTORY)
@@ -105,8 +109,12 @@ pub(super) fn walls(task: &Task, keyring: Result<(), Errno>) -> Vec<WallReport> 
     let access = task.plan.access();
     let Identity { inside, outside, hostname: _ } = task.plan.identity();
     let report = |wall, strength, detail: String| WallReport { wall, strength, detail };
+    let by = match task.jail() {
+        Some(jail) => format!("the environment's own jail, {}", jail.program.path.display()),
+        None => version.clone(),
+    };
     let made = format!(
-        "user, pid, mount, network, ipc, uts, cgroup, by {version}; nested ones refused by a limit and by seccomp"
+        "user, pid, mount, network, ipc, uts, cgroup, by {by}; nested ones refused by a limit and by seccomp"
     );
     let namespaces = match fallback {
         None => report(Wall::Namespaces, Strength::Active, made),

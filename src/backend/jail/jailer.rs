@@ -8,7 +8,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use nix::errno::Errno;
@@ -34,7 +34,7 @@ use crate::engine::report::{Ended, Report};
 use crate::engine::start::Start;
 use crate::engine::steps::bind_sources;
 use crate::kernel;
-use crate::plan::{Plan, Wall};
+use crate::plan::{Identity, Jail, Plan, ProcMode, Wall};
 use crate::policy::Instruction;
 
 /// Bytes of the filter that are held back until the payload may start.
@@ -80,6 +80,18 @@ pub(super) struct Task {
     pub(super) cgroup: Option<OwnedFd>,
     pub(super) start: Start,
     pub(super) report: File,
+}
+
+impl Task {
+    /// What Nix built to make this sandbox, where somebody asked for jails and where it can do all that
+    /// the plan says.
+    pub(super) fn jail(&self) -> Option<&Jail> {
+        let plan = &self.plan;
+        let usual = *plan.identity() == Identity::of(plan.identity().outside)
+            && plan.command().directory == Path::new("/workspace")
+            && plan.access().proc == ProcMode::Fresh;
+        plan.command().jail.as_ref().filter(|_| usual && self.order.fallback.is_none())
+    }
 }
 
 fn receive(socket: BorrowedFd<'_>) -> Result<Task, String> {

@@ -1,7 +1,8 @@
 //! bubblewrap: the reference, and what is left where the engine cannot run.
 //!
 //! It makes the namespaces and the file tree out of the same [`Plan`]; what it has no word for is
-//! done around it, and what nobody can do is refused or told with each result.
+//! done around it, and what nobody can do is refused or told with each result. Where Nix built a jail
+//! for the very command (`nix/backends/jail.nix`), that calls bubblewrap.
 //!
 //! | process | file | what it does |
 //! |---|---|---|
@@ -9,11 +10,13 @@
 //! | jailer | [`jailer`] | this program once more, one for each run: gives up root, reports, passes signals on |
 //! | jailer | `start` | starts bubblewrap and waits until everything stands but the payload |
 //! | jailer | `finish` | sets limits, checks what was mounted |
+//! | jailer | `inspect` | compares with the plan what a jail of the environment's own has made |
 //! | watcher | `memory` | without a cgroup: looks how much memory the sandbox uses |
 //! | `bwrap` | `arguments` | makes the sandbox and waits; a second one is the sandbox's pid 1 |
 
 mod arguments;
 mod finish;
+mod inspect;
 pub mod jailer;
 mod memory;
 mod start;

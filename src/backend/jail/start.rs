@@ -1,9 +1,9 @@
 //! Starts bubblewrap and waits until everything stands but the payload.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::Seek;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use crate::engine::masks;
 use crate::engine::sources::Sources;
 use crate::engine::steps::bind_sources;
 use crate::kernel::{self, Attributes, Cloned, Namespaces};
-use crate::plan::{HostFile, ProcMode};
+use crate::plan::{HostFile, Jail, ProcMode};
 
 /// One memory page: what a pipe of the smallest size holds.
 pub(super) const PAGE: usize = 4096;
@@ -83,6 +83,9 @@ pub(super) struct Sandbox {
 pub(super) fn launch(task: &Task, stderr: BorrowedFd<'_>) -> Result<Sandbox, String> {
     let mut sources = bind_sources(&task.plan).zip(&task.sources);
     sources.try_for_each(|((_, source), path)| check_source(source, path))?;
+    if let Some(Jail { program, .. }) = task.jail() {
+        check_source(program, &program.path)?;
+    }
     match start(task, stderr) {
         Ok(sandbox) => Ok(sandbox),
         Err(failure) => Err(complaint(task).unwrap_or(failure)),
@@ -114,7 +117,8 @@ fn start(task: &Task, stderr: BorrowedFd<'_>) -> Result<Sandbox, String> {
     nix::unistd::write(&filter, first).map_err(told("fill a pipe"))?;
     let payload = 3 + i32::try_from(task.start.control.iter().flatten().count()).unwrap_or(0);
     let masks = masks(task.plan.access().proc);
-    let told_bwrap = arguments(&task.plan, &task.sources, &masks, Numbers::after(payload));
+    let numbers = Numbers::after(payload);
+    let told_bwrap = arguments(&task.plan, &task.sources, &masks, numbers, task.jail());
     let words = kernel::file_in_memory(c"arguments", &told_bwrap.bytes())
         .map_err(told("keep the arguments"))?;
     let data = told_bwrap.data.iter().map(|data| open_data(task, *data));
@@ -124,6 +128,10 @@ fn start(task: &Task, stderr: BorrowedFd<'_>) -> Result<Sandbox, String> {
     fds.extend(task.start.control.iter().flatten().map(AsFd::as_fd));
     fds.extend([words.as_fd(), status_end.as_fd(), filter_end.as_fd()]);
     fds.extend(data.iter().map(AsFd::as_fd));
+    if !kernel::can_keep(fds.len()) {
+        let count = fds.len();
+        return Err(format!("it takes {count} descriptors; allow more open files (`ulimit -n`)"));
+    }
     let keyring = kernel::join_new_session_keyring();
     let cgroup = task.cgroup.as_ref().map(AsFd::as_fd);
     let cloned = kernel::clone(Namespaces::NONE, cgroup);
@@ -171,19 +179,33 @@ fn masks(proc: ProcMode) -> Vec<Mask> {
     files.chain(directories).filter(|mask| is_there(&Path::new("/proc").join(mask.name))).collect()
 }
 
+/// What is executed: bubblewrap itself, or the program that calls it; its arguments and variables.
+fn program(task: &Task, arguments: RawFd) -> (CString, Vec<CString>, Vec<CString>) {
+    let c_string = |text: &OsStr| CString::new(text.as_bytes()).unwrap_or_default();
+    let command = &task.plan.command().arguments;
+    let words = |own: &[&str], command: &[OsString]| {
+        let own = own.iter().map(|word| c_string(word.as_ref()));
+        own.chain(command.iter().map(|word| c_string(word))).collect()
+    };
+    let number = arguments.to_string();
+    if let Some(Jail { program, .. }) = task.jail() {
+        // It has the interpreter's name in itself.
+        let variables = vec![c_string(format!("NIX_SANDBOX_ARGS_FD={number}").as_ref())];
+        return (c_string(program.path.as_os_str()), words(&["jail"], &command[1..]), variables);
+    }
+    let own = ["bwrap", "--args", &number, "--"];
+    (c_string(task.order.program.as_os_str()), words(&own, command), Vec::new())
+}
+
 /// In the child: everything up to exec.
 fn become_bwrap(task: &Task, fds: &[BorrowedFd<'_>], payload: i32) -> ! {
-    let command = &task.plan.command().arguments;
-    let c_string = |text: &OsStr| CString::new(text.as_bytes()).unwrap_or_default();
-    let own = ["bwrap", "--args", &payload.to_string(), "--"].map(|word| c_string(word.as_ref()));
-    let words: Vec<CString> =
-        own.into_iter().chain(command.iter().map(|word| c_string(word))).collect();
-    let program = c_string(task.order.program.as_os_str());
-    let variables: [CString; 0] = [];
+    let (program, words, variables) = program(task, payload);
     // When the host runs out of memory the sandbox goes first.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let ready = kernel::keep_only(fds, &[])
         .and_then(|_| kernel::reset_dispositions())
+        // A shell would complain about a directory that it cannot enter.
+        .and_then(|()| nix::unistd::chdir("/"))
         .and_then(|()| sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None));
     if ready.is_ok() {
         let _ = nix::unistd::execve(&program, &words, &variables);

@@ -324,3 +324,76 @@ fn without_a_closure_nix_store_is_asked() {
     );
     assert_eq!(failed, Err(says));
 }
+
+/// A store that lies where the sandbox sees it too, with jails beside its environment.
+fn with_jails() -> (World, Value) {
+    let keep = tempfile::Builder::new().tempdir_in("/var/tmp").expect("tempdir");
+    let root = fs::canonicalize(keep.path()).expect("canonical");
+    let world = World { _keep: keep, root };
+    let store = world.root.join("store");
+    let path = |name: &str| store.join(format!("{HASH}-{name}"));
+    for program in ["env/bin/bash", "jail/bin/run", "jail/bin/session"] {
+        let program = path(program);
+        fs::create_dir_all(program.parent().expect("parent")).expect("mkdir");
+        fs::write(&program, "").expect("write");
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).expect("chmod");
+    }
+    let bin = world.artifacts().join("x/bin");
+    fs::create_dir_all(&bin).expect("mkdir");
+    symlink(path("jail/bin/run"), bin.join("run")).expect("link");
+    symlink(path("jail/bin/session"), bin.join("session-run")).expect("link");
+    let metadata = json!({
+        "name": "tools", "interpreter_type": "bash", "jail": 1, "env": path("env"),
+        "closure": [path("env")], "store_dir": store,
+    });
+    (world, metadata)
+}
+
+fn jails(world: &World, metadata: &Value) -> Option<Jails> {
+    world.add("x", metadata);
+    let catalog = Catalog::load(world.sources());
+    catalog.get("tools").expect("tools").jails.clone()
+}
+
+#[test]
+fn an_environment_has_the_jails_that_lie_beside_it() {
+    let (world, metadata) = with_jails();
+    let jails = jails(&world, &metadata).expect("jails");
+    let store = world.root.join("store");
+    let program = |name: &str| store.join(format!("{HASH}-jail/bin/{name}"));
+    assert_eq!(jails.run.program.path, program("run"));
+    assert_eq!(jails.session.program.path, program("session"));
+    assert_eq!((&jails.run.store, &jails.session.store), (&store, &store));
+}
+
+#[test]
+fn a_jail_that_is_unknown_elsewhere_or_another_s_is_left_alone() {
+    let (world, metadata) = with_jails();
+    for version in [Value::Null, json!(2)] {
+        let mut metadata = metadata.clone();
+        metadata["jail"] = version;
+        assert_eq!(jails(&world, &metadata), None, "of no agreement that is known");
+    }
+    let run = world.artifacts().join("x/bin/run");
+    let program = fs::canonicalize(&run).expect("program");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o757)).expect("chmod");
+    assert_eq!(jails(&world, &metadata), None, "everybody can change it");
+    fs::remove_file(&run).expect("remove");
+    assert_eq!(jails(&world, &metadata), None, "it is not there");
+    symlink("/bin/sh", &run).expect("link");
+    assert_eq!(jails(&world, &metadata), None, "it is not in the store");
+}
+
+#[test]
+fn a_chroot_store_s_jails_would_show_the_host_s() {
+    let (world, mut metadata) = with_jails();
+    let chroot = world.root.join("chroot");
+    let env = format!("store/{HASH}-env/bin/bash");
+    let program = links::below(&chroot)(&world.root.join(&env));
+    fs::create_dir_all(program.parent().expect("parent")).expect("mkdir");
+    fs::copy(world.root.join(&env), &program).expect("copy");
+    metadata["store_root"] = json!(chroot);
+    assert_eq!(jails(&world, &metadata), None);
+    metadata["store_root"] = json!("/");
+    assert!(jails(&world, &metadata).is_some());
+}

@@ -320,6 +320,7 @@ fn plan(environment: Environment) -> PlanBuilder {
             arguments: vec![environment.program.into_os_string()],
             variables: BTreeMap::new(),
             directory: PathBuf::from("/workspace"),
+            jail: None,
         },
     }
 }
