@@ -3,10 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::Command;
 
 use crate::needs;
-use crate::support::{Ran, command, directory, exec, exec_with, is_root, sh};
+use crate::support::{Ran, directory, exec_with, in_shell, is_root, plain, program, sh};
 
 fn status() -> Vec<(String, String)> {
     let ran = sh("cat /proc/self/status");
@@ -107,7 +107,7 @@ fn the_payload_never_runs_as_host_uid_0() {
 #[test]
 fn proc_self_fd_holds_only_0_1_2_and_the_directory_s_own() {
     needs!(Userns);
-    assert_eq!(exec("shell", &["ls", "/proc/self/fd"]).stdout, "0\n1\n2\n3\n");
+    assert_eq!(sh("ls /proc/self/fd").stdout, "0\n1\n2\n3\n");
 }
 
 #[test]
@@ -115,10 +115,11 @@ fn descriptors_that_we_inherited_are_not_handed_on() {
     needs!(Userns);
     // Two descriptors above 2, one a host directory, left open by whoever started the program.
     let script = format!(
-        "exec 7</ 9</etc; exec {} exec -- sh -c 'ls /proc/self/fd; ls /proc/1/fd'",
-        crate::support::program().display()
+        "exec 7</ 9</etc; exec {} {}",
+        program().display(),
+        in_shell("ls /proc/self/fd; ls /proc/1/fd")
     );
-    let output = std::process::Command::new("sh").arg("-c").arg(script).output().expect("sh");
+    let output = plain(Command::new("sh")).arg("-c").arg(script).output().expect("sh");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n1\n2\n3\n");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("/proc/1/fd") && said.contains("Permission denied"), "{said}");
@@ -127,8 +128,7 @@ fn descriptors_that_we_inherited_are_not_handed_on() {
 #[test]
 fn the_environment_is_exactly_the_documented_allow_list() {
     needs!(Userns);
-    let mut command = command();
-    for name in [
+    let variables = [
         "OPENAI_API_KEY",
         "AWS_SECRET_ACCESS_KEY",
         "GITHUB_TOKEN",
@@ -145,12 +145,11 @@ fn the_environment_is_exactly_the_documented_allow_list() {
         "XDG_RUNTIME_DIR",
         "DBUS_SESSION_BUS_ADDRESS",
         "NIX_PATH",
-    ] {
-        command.env(name, "secret-of-the-host");
-    }
-    command.args(["exec", "--", "env"]).stdin(Stdio::null());
-    let output = command.output().expect("exec");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ]
+    .map(|name| (name, Path::new("secret-of-the-host")));
+    // What the shell was given, not what it has made of that.
+    let script = "tr '\\0' '\\n' </proc/$$/environ";
+    let text = exec_with("shell", &variables, &[], &["sh", "-c", script]).stdout;
     let mut names: Vec<&str> = text.lines().filter_map(|line| line.split('=').next()).collect();
     names.sort_unstable();
     assert_eq!(
@@ -192,13 +191,14 @@ fn no_namespace_is_the_host_s() {
 #[test]
 fn inherited_values_are_fixed() {
     needs!(Userns);
-    let program = crate::support::program();
     let script = format!(
-        "umask 077; trap '' PIPE INT; ulimit -n 64; exec {} exec -- sh -c \
-         'umask; ulimit -c; ulimit -n; grep -E \"Sig(Blk|Ign)\" /proc/self/status; yes | head -1'",
-        program.display()
+        "umask 077; trap '' PIPE INT; ulimit -n 64; exec {} {}",
+        program().display(),
+        in_shell(
+            "umask; ulimit -c; ulimit -n; grep -E \"Sig(Blk|Ign)\" /proc/self/status; yes | head -1"
+        )
     );
-    let output = std::process::Command::new("sh").arg("-c").arg(script).output().expect("sh");
+    let output = plain(Command::new("sh")).arg("-c").arg(script).output().expect("sh");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let expected = "0022\n0\n64\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\ny\n";
     assert_eq!(text, expected, "{}", String::from_utf8_lossy(&output.stderr));

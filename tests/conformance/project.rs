@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use crate::needs;
-use crate::support::{command, directory, exec_with};
+use crate::support::{command, directory, exec_with, in_shell, plain, program};
 
 fn in_project(project: &Path, script: &str) -> crate::support::Ran {
     exec_with("shell", &[("PROJECT_DIR", project)], &[], &["sh", "-c", script])
@@ -88,7 +89,7 @@ fn project_mount_places_it_elsewhere() {
         "shell",
         &[("PROJECT_DIR", project.path()), ("PROJECT_MOUNT", Path::new("/projects/deep/er"))],
         &[],
-        &["cat", "/projects/deep/er/f"],
+        &["sh", "-c", "cat /projects/deep/er/f"],
     );
     assert_eq!(ran.stdout, "seen", "{ran:?}");
 }
@@ -195,12 +196,12 @@ fn below_the_project_other_mounts_are_read_only_too() {
     let project = directory();
     fs::create_dir(project.path().join("sub")).expect("sub");
     let script = format!(
-        "mount -t tmpfs none {0}/sub && echo inner >{0}/sub/f && chmod 777 {0}/sub && PROJECT_DIR={0} {1} \
-         exec -- sh -c 'cat /project/sub/f; touch /project/sub/x'",
+        "mount -t tmpfs none {0}/sub && echo inner >{0}/sub/f && chmod 777 {0}/sub && PROJECT_DIR={0} {1} {2}",
         project.path().display(),
-        crate::support::program().display()
+        program().display(),
+        in_shell("cat /project/sub/f; touch /project/sub/x")
     );
-    let output = std::process::Command::new("unshare")
+    let output = plain(Command::new("unshare"))
         .args(["-m", "--propagation", "private", "sh", "-c", &script])
         .output()
         .expect("unshare");

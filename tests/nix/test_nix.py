@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 from functools import cache
@@ -18,6 +19,7 @@ import harness
 import store
 from harness import Lacks
 from store import CHROOT, FLAKE, HOME, INPUTS, STAGE, build, nix, on_host, requisites, said
+from test_jail import without_new_mount_calls
 
 PROGRAM = os.environ["NIX_SANDBOX_BIN"]
 PRESETS = {"shell": "bash", "python": "python", "node": "node"}
@@ -70,12 +72,13 @@ def sandboxes(expression):
     )
 
 
-def engine(artifacts, *words, check=True, **options):
+def engine(artifacts, *words, check=True, backend="engine", **options):
     """The program, with these artifacts as environments."""
     directory = Path(tempfile.mkdtemp(dir=HOME))
     for artifact in artifacts:
         (directory / artifact.name).symlink_to(artifact)
     env = {"HOME": str(HOME), "PATH": "/usr/bin:/bin", "NIX_SANDBOX_DIR": str(directory)}
+    env["NIX_SANDBOX_BACKEND"] = backend
     if CHROOT:
         env["NIX_SANDBOX_STORE_ROOT"] = str(CHROOT)
     return said(PROGRAM, *words, check=check, env=env, **options)
@@ -190,6 +193,10 @@ def test_a_closure_may_hold_files_and_symlinks():
     script = f"cat {about['env']}/share/text; ls {about['env']}/share/tree/; ls /nix/store | wc -l"
     answer = engine([artifact], "exec", "--env", "edge", "--", "sh", "-c", script)
     assert answer == f"from a filebin\nshare\n{len(about['closure'])}\n", answer
+    # The jail shows besides what it keeps the closure of.
+    bubblewrap()
+    answer = engine([artifact], "run", "--env", "edge", "-", backend="jail", input=script)
+    assert answer == f"from a filebin\nshare\n{len(about['closure']) + (not CHROOT)}\n", answer
 
 
 def test_a_build_that_fails_says_why_in_its_last_lines():
@@ -423,6 +430,8 @@ for path in ['/x', '/project/x', '/nix/store/x']:
     except OSError as error: print(error.strerror)
 open('/workspace/x', 'w').write('y')
 print(open('/project/word').read())
+# Pid 1 is bubblewrap: nothing of the caller's.
+print(repr(open('/proc/1/environ').read()))
 """
     project = Path(tempfile.mkdtemp(dir=HOME))
     (project / "word").write_text("read me")
@@ -434,9 +443,69 @@ print(open('/project/word').read())
         "{'0000000000000000'}\n"
         "Read-only file system\nRead-only file system\nRead-only file system\n"
         "read me\n"
+        "''\n"
     ), answer
     for name, code in CODE.items():
         assert nix("shell", f"{FLAKE}#{name}", command=["run"], input=code) == "42\n"
+
+
+def bubblewrap():
+    if not shutil.which("bwrap"):
+        raise Lacks("bubblewrap")
+
+
+def maker(walls):
+    """Who made a sandbox."""
+    detail = next(wall["detail"] for wall in walls if wall["wall"] == "namespaces")
+    return re.search("cgroup, by (.*); nested", detail)[1]
+
+
+def jail_of(artifact, name):
+    """What a result says of who runs code of this environment. The jails of a chroot store cannot be called."""
+    if CHROOT:
+        return "bubblewrap"
+    return f"the environment's own jail, {os.path.realpath(artifact / 'bin' / name)}"
+
+
+def test_the_jail_backend_runs_code_in_the_jail_of_its_artifact_and_says_so():
+    bubblewrap()
+    for name, code in CODE.items():
+        words = ["run", "--json", "--env", name, "-"]
+        said = json.loads(engine(bundled().values(), *words, backend="jail", input=code))
+        assert said["stdout"]["text"] == "42\n", said
+        by = maker(said["enforced"])
+        assert by.startswith(jail_of(bundled()[name], "run")), by
+    # It runs no commands.
+    words = ["exec", "--json", "--env", "shell", "--", "true"]
+    by = maker(json.loads(engine(bundled().values(), *words, backend="jail"))["enforced"])
+    assert by.startswith("bubblewrap "), by
+
+
+async def test_the_jail_backend_runs_sessions_in_the_jail_of_their_artifact_and_says_so():
+    bubblewrap()
+    directory = Path(tempfile.mkdtemp(dir=HOME))
+    for artifact in bundled().values():
+        (directory / artifact.name).symlink_to(artifact)
+    env = store.VARIABLES | {"NIX_SANDBOX_DIR": str(directory), "NIX_SANDBOX_BACKEND": "jail"}
+    env |= {"NIX_SANDBOX_STORE_ROOT": str(CHROOT)} if CHROOT else {}
+    calls = {"shell": ["x=6", "echo $((x * 7))"], "python": ["x = 6", "x * 7"], "node": ["x = 6", "x * 7"]}
+    async with Client(StdioServerParameters(command=PROGRAM, args=["--stdio"], env=env)) as client:
+        for name, (first, second) in calls.items():
+            await client.call_tool("run", {"env": name, "session": name, "code": first})
+            result = await client.call_tool("run", {"env": name, "session": name, "code": second})
+            assert result.content[0].text.startswith("42\n[exit 0 · "), result
+            by = maker(result.meta["nix-sandbox-mcp/outcome"]["enforced"])
+            assert by.startswith(jail_of(bundled()[name], "session-run")), by
+
+
+def test_in_place_of_the_engine_no_program_of_an_artifact_is_started_outside():
+    bubblewrap()
+    words = ["run", "--json", "--env", "shell", "-"]
+    options = {"input": "echo 42", "preexec_fn": without_new_mount_calls}
+    said = json.loads(engine(bundled().values(), *words, backend="auto", **options))
+    assert said["stdout"]["text"] == "42\n", said
+    by = maker(said["enforced"])
+    assert by.startswith("bubblewrap "), by
 
 
 def test_the_agent_of_an_artifact_s_jail_answers():

@@ -19,17 +19,30 @@ pub(crate) fn program() -> PathBuf {
 
 /// A command that starts the program with nothing of ours in its settings.
 pub(crate) fn command() -> Command {
-    let mut command = Command::new(program());
+    plain(Command::new(program()))
+}
+
+/// `command`, which starts the program in the end, with nothing of ours in its settings.
+pub(crate) fn plain(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         let ours = ["NIX_SANDBOX_", "PROJECT_", "SESSION_"];
         if ours.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
             command.env_remove(name);
         }
     }
-    if let Some(backend) = std::env::var_os("SANDBOX_TEST_BACKEND") {
+    if let Some(backend) = backend() {
         command.env("NIX_SANDBOX_BACKEND", backend);
     }
     command
+}
+
+fn backend() -> Option<std::ffi::OsString> {
+    std::env::var_os("SANDBOX_TEST_BACKEND")
+}
+
+/// Whether scripts are run as code and not as commands: a jail that Nix built runs nothing else.
+fn as_code() -> bool {
+    std::env::var_os("SANDBOX_TEST_AS_CODE").is_some()
 }
 
 pub(crate) fn is_root() -> bool {
@@ -91,22 +104,68 @@ pub(crate) fn exec_with(
     options: &[&str],
     words: &[&str],
 ) -> Ran {
+    if let (Some(script), true) = (script(environment, words), as_code()) {
+        return code_with(environment, variables, options, script.as_bytes());
+    }
     let mut command = command();
     command.args(["exec", "--json", "--env", environment]).args(options).arg("--").args(words);
     command.envs(variables.iter().copied()).stdin(Stdio::null());
     Ran::of(&command.output().expect("start the program"))
 }
 
+/// The words that have the program run a shell script, at the end of a shell's line.
+pub(crate) fn in_shell(script: &str) -> String {
+    if as_code() {
+        note("SANDBOX_TEST_TALLY", &test());
+        return format!("run --env shell - <<'END'\n{script}\nEND\n");
+    }
+    format!("exec -- sh -c '{script}'")
+}
+
+/// What a command of the environment's own interpreter would run as code.
+fn script<'w>(environment: &str, words: &[&'w str]) -> Option<&'w str> {
+    match (environment, words) {
+        ("shell", ["sh", "-c", script])
+        | ("python", ["python3", "-c", script])
+        | ("node", ["node", "-e", script]) => Some(script),
+        _ => None,
+    }
+}
+
 /// Runs code as the MCP tool would.
 pub(crate) fn code(environment: &str, options: &[&str], code: &[u8]) -> Ran {
+    code_with(environment, &[], options, code)
+}
+
+fn code_with(environment: &str, variables: &[(&str, &Path)], options: &[&str], code: &[u8]) -> Ran {
     let mut command = command();
     command.args(["run", "--json", "--env", environment]).args(options).arg("-");
+    command.envs(variables.iter().copied());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("start the program");
     let mut stdin = child.stdin.take().expect("stdin");
     stdin.write_all(code).expect("hand over the code");
     drop(stdin);
-    Ran::of(&child.wait_with_output().expect("wait for the program"))
+    let ran = Ran::of(&child.wait_with_output().expect("wait for the program"));
+    if as_code() {
+        let by = ran.report("namespaces");
+        assert!(backend().is_none() || by.contains("by the environment's own jail, "), "{by}");
+        note("SANDBOX_TEST_TALLY", &test());
+    }
+    ran
+}
+
+/// The test that this thread runs.
+fn test() -> String {
+    std::thread::current().name().unwrap_or("test").to_owned()
+}
+
+/// Adds a line to the file that the environment variable `file` names, if there is one.
+fn note(file: &str, line: &str) {
+    if let Some(path) = std::env::var_os(file) {
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(path).expect("open");
+        writeln!(file, "{line}").expect("write");
+    }
 }
 
 /// Something that a host may lack.
@@ -174,11 +233,7 @@ pub(crate) fn have(test: &str, wanted: &[Capability]) -> bool {
         let name = capability.name();
         assert!(!must.split(',').any(|listed| listed == name), "{test}: {name} must work here");
         eprintln!("LACKS {name}: {test}");
-        if let Some(path) = std::env::var_os("SANDBOX_LACKS") {
-            let mut file =
-                fs::OpenOptions::new().create(true).append(true).open(path).expect("lacks");
-            writeln!(file, "{name} {test}").expect("lacks");
-        }
+        note("SANDBOX_LACKS", &format!("{name} {test}"));
     }
     lacking.is_empty()
 }
