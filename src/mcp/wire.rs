@@ -69,7 +69,9 @@ impl Wire {
         let (watched, hung_up) = (output.try_clone()?, Arc::clone(&broken));
         thread::Builder::new().name("mcp-in".to_owned()).spawn(move || {
             // An input that cannot be read has ended.
-            let _ = read_lines(File::from(input), &lines);
+            if let Err(error) = read_lines(File::from(input), &lines) {
+                tracing::error!(%error, "standard input cannot be read");
+            }
             drop(lines);
             wait_for_hang_up(&watched);
             hung_up.notify_one();
