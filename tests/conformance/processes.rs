@@ -48,8 +48,7 @@ fn a_time_out_returns_what_was_written_and_kills_everything() {
         "echo partial; trap '' TERM INT HUP; (setsid sh -c 'trap \"\" TERM; sleep {marker}' &); \
          sh -c 'kill -STOP $$; sleep {marker}' & sleep {marker}"
     );
-    let ran =
-        crate::support::exec_with("shell", &[], &["--timeout", "0.5"], &["sh", "-c", &script]);
+    let ran = crate::support::exec_with("shell", &[], &["--timeout", "2"], &["sh", "-c", &script]);
     assert_eq!((ran.ending(), ran.code, ran.stdout.as_str()), ("timed_out", 124, "partial\n"));
     none_left(&marker);
 }

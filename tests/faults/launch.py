@@ -173,7 +173,7 @@ class Servers:
     def attempt(self, fault):
         with tempfile.NamedTemporaryFile("r", errors="replace") as traced:
             kind, why = self.tried(fault, traced.name)
-            # Where the client finds no fault with it, it does not matter where it was.
+            # The runtime's threads wake each other so, and one that cannot ends: whoever waits for it waits for ever.
             if why and any("<anon_inode:[eventfd]>" in words and words.startswith("write(") for words in hit(traced)):
                 return "no kernel fails so: an eventfd that is not full takes what is written", None
         return kind, why
@@ -214,9 +214,14 @@ class Servers:
         except subprocess.TimeoutExpired:
             return "hang", "the server does not end with its input"
         finally:
-            for pid in [*host.below(client.process.pid), client.process.pid]:
+            for pid in host.below(client.process.pid):
                 kill(pid)
-            client.process.wait()
+            # strace, which writes down the last of what it saw once all that it traced has ended.
+            try:
+                client.process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                kill(client.process.pid)
+                client.process.wait()
             log.close()
         if ours(words):
             return "panic", words[-600:]

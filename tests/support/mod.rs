@@ -108,9 +108,18 @@ pub(crate) fn exec_with(
         return code_with(environment, variables, options, script.as_bytes());
     }
     let mut command = command();
-    command.args(["exec", "--json", "--env", environment]).args(options).arg("--").args(words);
+    command.args(["exec", "--json", "--env", environment]).args(patience(options)).args(options);
+    command.arg("--").args(words);
     command.envs(variables.iter().copied()).stdin(Stdio::null());
     Ran::of(&command.output().expect("start the program"))
+}
+
+/// Where the machine is slow (`SANDBOX_TIME`, seconds): the time of a test that says none.
+fn patience(options: &[&str]) -> Vec<String> {
+    match std::env::var("SANDBOX_TIME") {
+        Ok(time) if !options.contains(&"--timeout") => vec!["--timeout".to_owned(), time],
+        Ok(_) | Err(_) => Vec::new(),
+    }
 }
 
 /// The words that have the program run a shell script, at the end of a shell's line.
@@ -139,7 +148,11 @@ pub(crate) fn code(environment: &str, options: &[&str], code: &[u8]) -> Ran {
 
 fn code_with(environment: &str, variables: &[(&str, &Path)], options: &[&str], code: &[u8]) -> Ran {
     let mut command = command();
-    command.args(["run", "--json", "--env", environment]).args(options).arg("-");
+    command
+        .args(["run", "--json", "--env", environment])
+        .args(patience(options))
+        .args(options)
+        .arg("-");
     command.envs(variables.iter().copied());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("start the program");
