@@ -62,12 +62,18 @@ pub(crate) mod list {
 
 /// A map as a list of `NAME=value` entries, since JSON keys must be text.
 pub(crate) mod map {
+    use serde::ser::Error as _;
+
     use super::{BTreeMap, Deserializer, OsStr, OsStrExt, OsString, OsStringExt, Serializer, list};
 
     pub(crate) fn serialize<S: Serializer>(
         map: &BTreeMap<OsString, OsString>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
+        if let Some(name) = map.keys().find(|name| name.as_bytes().contains(&b'=')) {
+            let problem = format!("{name:?} is no name of a variable: it would be read as another");
+            return Err(S::Error::custom(problem));
+        }
         let entries: Vec<OsString> = map
             .iter()
             .map(|(name, value)| {
