@@ -82,8 +82,7 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     /// Gives `code` to an interpreter that was started ahead for such a plan, if there is one: a
     /// run whose output is kept and whose input is at its end. Otherwise one will be, perhaps, for
     /// the next; this run is to be started.
-    fn begin_warm(&self, plan: &Plan, code: &[u8]) -> Option<Begun> {
-        let _ = (plan, code);
+    fn begin_warm(&self, _plan: &Plan, _code: &[u8]) -> Option<Begun> {
         None
     }
 

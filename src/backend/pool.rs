@@ -192,7 +192,8 @@ impl Shared {
 
     /// Makes what is wanted until the pool is closed.
     fn keep(&self, make: &Make) {
-        while let Some((plan, warm)) = self.next_wanted() {
+        while let Some((plan, heat)) = self.next_wanted() {
+            let warm = heat == Heat::Yes && memory_is_plenty();
             let made = make(&plan, warm);
             let mut shelf = self.shelf();
             let ready = shelf.kinds.iter_mut().find(|ready| ready.plan.stands_for(&plan));
@@ -211,8 +212,8 @@ impl Shared {
         }
     }
 
-    /// Waits for something to make, and whether warm; `None` once the pool is closed.
-    fn next_wanted(&self) -> Option<(Plan, bool)> {
+    /// Waits for something to make; `None` once the pool is closed.
+    fn next_wanted(&self) -> Option<(Plan, Heat)> {
         let mut shelf = self.shelf();
         loop {
             if shelf.closed {
@@ -221,10 +222,7 @@ impl Shared {
             let now = Instant::now();
             let lacking = shelf.kinds.iter().filter_map(|ready| Some((ready.due(now)?, ready)));
             match lacking.min_by_key(|(due, _)| *due) {
-                Some((due, ready)) if due <= now => {
-                    let warm = ready.heat == Heat::Yes && memory_is_plenty();
-                    return Some((ready.plan.clone(), warm));
-                }
+                Some((due, ready)) if due <= now => return Some((ready.plan.clone(), ready.heat)),
                 Some((due, _)) => {
                     let waited = self.changed.wait_timeout(shelf, due - now);
                     shelf = waited.unwrap_or_else(PoisonError::into_inner).0;

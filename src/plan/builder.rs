@@ -247,14 +247,19 @@ fn check_source(path: &Path) -> Result<(), PlanError> {
 
 fn check_place(path: &Path) -> Result<(), PlanError> {
     no_nul(path)?;
-    let plain = match path.as_os_str().as_bytes() {
+    if is_plain(path) { Ok(()) } else { Err(PlanError::NotAbsolute(path.to_owned())) }
+}
+
+/// Whether `path` is absolute and spelt in the one plain way: no `.`, `..`, `//`, trailing `/` or
+/// NUL, and short enough for the kernel (4,096 bytes with its NUL).
+pub(crate) fn is_plain(path: &Path) -> bool {
+    match path.as_os_str().as_bytes() {
         b"/" => true,
-        [b'/', rest @ ..] if rest.len() < 4095 => {
+        [b'/', rest @ ..] if rest.len() < 4095 && !rest.contains(&0) => {
             rest.split(|byte| *byte == b'/').all(|part| !matches!(part, b"" | b"." | b".."))
         }
         _ => false,
-    };
-    if plain { Ok(()) } else { Err(PlanError::NotAbsolute(path.to_owned())) }
+    }
 }
 
 /// Whether a plain path is `place` or below it; in the root lies nothing but itself.
@@ -355,6 +360,20 @@ mod tests {
         for path in ["/", "/proc", "/proc/1/root", "/sys", "/dev/shm", "/run", "/run/user/1"] {
             assert_eq!(refused("/project", bind(path)), PlanError::Source(PathBuf::from(path)));
         }
+    }
+
+    #[test]
+    fn plain_is_spelt_in_one_way() {
+        for path in ["/", "/a", "/a b\n:\\/c", "/..a"] {
+            assert!(is_plain(Path::new(path)), "{path:?}");
+        }
+        for path in ["", "a", "..", "/a/", "//", "//a", "/a//b", "/a/./b", "/./a", "/a/.", "/a/.."]
+        {
+            assert!(!is_plain(Path::new(path)), "{path:?}");
+        }
+        assert!(!is_plain(Path::new("/a\0b")));
+        assert!(is_plain(Path::new(&format!("/{}", "x".repeat(4094)))));
+        assert!(!is_plain(Path::new(&format!("/{}", "x".repeat(4095)))));
     }
 
     #[test]

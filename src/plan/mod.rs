@@ -13,6 +13,7 @@ mod mount;
 pub(crate) mod os_text;
 
 pub use access::{Access, ProcMode, Wall};
+pub(crate) use builder::is_plain;
 pub use builder::{PlanBuilder, PlanError};
 pub use identity::{Identity, Ids};
 pub use limits::{Limit, LimitError, LimitOverrides, Limits, parse_size};

@@ -69,7 +69,10 @@ def table(counts):
 def always(name, fault):
     """What was once borne in silence, or waited for ever, is tried with every change."""
     call, which, errno = fault
-    once = {"launches": {("prctl", "EINVAL"), ("openat", "ENOENT")}, "servers": {("kill", "ESRCH"), ("write", "EIO")}}
+    once = {
+        "launches": {("prctl", "EINVAL"), ("openat", "ENOENT"), ("getrandom", "ENOMEM")},
+        "servers": {("kill", "ESRCH"), ("write", "EIO"), ("read", "EIO")},
+    }
     return (call, errno) in once[name] and (name == "launches" or which <= 2)
 
 

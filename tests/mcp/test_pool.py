@@ -15,6 +15,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import harness
 import host
+from host import children
 from harness import Lacks
 from test_operator import serving
 from test_raw import PATIENCE
@@ -37,14 +38,6 @@ for place in /tmp /workspace /dev/shm; do ls -A $place; touch $place/litter; don
 ls -A /outputs; grep -lx sleep /proc/[0-9]*/comm
 (exec sleep 1000 </dev/null >/dev/null 2>&1 &)
 """
-
-
-def children(pid):
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            return [int(child) for child in file.read().split()]
-    except OSError:
-        return []  # it has gone
 
 
 def waits(pid):

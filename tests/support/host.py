@@ -90,7 +90,11 @@ def ruid(pid):
 
 
 def children(pid):
-    return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split() if child.isdigit()]
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        return []  # it has gone
 
 
 def below(pid):

@@ -188,14 +188,14 @@ impl<'p> Arguments<'p> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
     use crate::plan::{FileIdentity, HostFile, Ids, Limits, PlanBuilder};
     use crate::policy::{Profile, Wearer};
 
-    fn plan(mounts: Vec<(&str, MountKind)>) -> Plan {
+    pub(in super::super) fn plan(mounts: Vec<(&str, MountKind)>) -> Plan {
         let mounts = mounts.into_iter().map(|(at, kind)| Mount { at: at.into(), kind });
         PlanBuilder {
             environment: "e".to_owned(),

@@ -128,13 +128,9 @@ fn unescaped(text: &[u8]) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
+    use super::super::arguments::tests::plan;
     use super::*;
-    use crate::plan::{
-        Access, Command, FileIdentity, HostFile, Identity, Limits, Mount, PlanBuilder, ProcMode,
-    };
-    use crate::policy::{Profile, Wearer};
+    use crate::plan::{FileIdentity, HostFile};
 
     fn file(path: &str) -> HostFile {
         let identity = FileIdentity { device: 1, inode: 2 };
@@ -146,27 +142,9 @@ mod tests {
         let jail = Jail { program: file("/nix/store/j/run"), store: "/nix/store".into() };
         let bind = MountKind::Bind { source: file("/srv") };
         let tmpfs = MountKind::Tmpfs { size: 4096, inodes: 9, mode: 0o755 };
-        let mounts = [("/a b", bind), ("/workspace", tmpfs)];
-        let plan = PlanBuilder {
-            environment: "e".to_owned(),
-            identity: Identity::of(Ids { uid: 1234, gid: 1234 }),
-            mounts: mounts.map(|(at, kind)| Mount { at: at.into(), kind }).into(),
-            limits: Limits::default(),
-            access: Access {
-                profile: Profile::Default,
-                wearer: Wearer::Shell,
-                proc: ProcMode::Fresh,
-                require: BTreeSet::new(),
-            },
-            command: Command {
-                arguments: vec!["true".into()],
-                variables: BTreeMap::new(),
-                directory: "/workspace".into(),
-                jail: None,
-            },
-        };
+        let plan = plan(vec![("/a b", bind), ("/workspace", tmpfs)]);
         let line = format!("31 23 0:28 / {mount},relatime - tmpfs tmpfs rw\n");
-        other_mount(line.as_bytes(), &plan.build().expect("plan"), &jail)
+        other_mount(line.as_bytes(), &plan, &jail)
     }
 
     #[test]
