@@ -191,6 +191,16 @@ def settled(look, wanted, seconds=10):
     return seen
 
 
+def steady(look, seconds=10, quiet=0.5):
+    """What `look` sees once it has seen nothing else for a while, or at last."""
+    began = since = time.monotonic()
+    seen = look()
+    while (now := time.monotonic()) - since < quiet and now - began < seconds:
+        before, seen = seen, look()
+        since = since if seen == before else now
+    return seen
+
+
 def changed(before, after):
     """One line for each thing that is another: its name, what it was and what it is."""
     return [f"{name}: {before.get(name)} -> {after[name]}" for name in after if after[name] != before.get(name)]
