@@ -25,7 +25,7 @@ use super::report::{At, Done, Report, StepError};
 use super::start::{self, Begin, CodePlace, LATER, Start};
 use super::steps::{self, Ahead, Device, PTS, SHARED_MEMORY, Step, steps};
 use super::{Launch, outputs, payload, process};
-use crate::kernel::{self, Attributes};
+use crate::kernel::{self, Arguments, Attributes};
 use crate::outcome::{Strength, WallReport};
 use crate::plan::{Command, HostFile, Identity, Plan, ProcMode, Wall};
 use crate::policy::Wearer;
@@ -80,6 +80,8 @@ struct Own {
     start: Option<Start>,
     /// What to run.
     command: Option<Command>,
+    /// Since when there is something to run.
+    begun: Option<Instant>,
 }
 
 impl Own {
@@ -111,6 +113,8 @@ pub struct Parent<'l> {
     pub outputs: Option<BorrowedFd<'l>>,
     /// The host's `/proc`.
     pub proc: BorrowedFd<'l>,
+    /// Where its arguments lie, if it has looked.
+    pub arguments: Option<Arguments>,
 }
 
 /// What pid 1 is from here on. Never returns.
@@ -188,6 +192,10 @@ impl<'l> Child<'l> {
             Step::TakeIds => process::take_ids(self.plan().identity()),
             Step::DieWithLauncher => self.die_with_launcher(),
             Step::NewSession => nix::unistd::setsid().map(drop).at("start a session", ""),
+            Step::NewGroup => {
+                let own = nix::unistd::Pid::from_raw(0);
+                nix::unistd::setpgid(own, own).at("start a process group", "")
+            }
             Step::NewKeyring => self.new_keyring(),
             Step::NewNetwork => nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
                 .at("create the network namespace", ""),
@@ -231,12 +239,27 @@ impl<'l> Child<'l> {
             Step::Undumpable => nix::sys::prctl::set_dumpable(false).at("hide pid 1", ""),
             Step::NoNewPrivileges => nix::sys::prctl::set_no_new_privs().at("set no_new_privs", ""),
             Step::Landlock => self.landlock(),
+            Step::TakeForeground => {
+                payload::take_foreground().at("take the foreground of the terminal", "")
+            }
+            Step::NestedLandlock => landlock::enter(self.plan().access()).map(drop),
             Step::AwaitOrder => self.await_order(),
+            Step::TellReady => self.tell_ready(),
+            Step::UnblockSignals => init::unblock_signals().at("unblock signals", ""),
+            Step::EnterDirectory => {
+                let directory = &self.command().directory;
+                nix::unistd::chdir(directory).at("enter", directory.display())
+            }
         }
     }
 
     fn plan(&self) -> &Plan {
         &self.launch.plan
+    }
+
+    /// What is run: what came with the order, if there was one.
+    fn command(&self) -> &Command {
+        self.own.command.as_ref().unwrap_or(self.plan().command())
     }
 
     fn root(&self) -> Result<BorrowedFd<'_>, StepError> {
@@ -261,11 +284,11 @@ impl<'l> Child<'l> {
 
     fn forget_arguments(&self) -> Done {
         let step = "forget the launcher's arguments";
-        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-        let stat = openat(self.parent.proc, "self/stat", flags, Mode::empty()).at(step, "")?;
-        let mut text = Vec::with_capacity(1024);
-        File::from(stat).read_to_end(&mut text).at(step, "")?;
-        kernel::forget_arguments(c"init", &text).at(step, "")
+        let arguments = match self.parent.arguments {
+            Some(arguments) => arguments,
+            None => process::own_arguments(self.parent.proc)?,
+        };
+        arguments.forget(c"init").at(step, "")
     }
 
     fn die_with_launcher(&self) -> Done {
@@ -571,7 +594,7 @@ impl<'l> Child<'l> {
         let placed = match &self.launch.begin {
             Begin::Now(start) => Line::Report(place(start, self.terminal.as_ref())?.0.into()),
             Begin::Ordered { order, .. } => {
-                let Own { code, code_place, workspace, go: _, start: _, command: _ } = &self.own;
+                let Own { code, code_place, workspace, .. } = &self.own;
                 let files = code.iter().chain(code_place.iter().map(|place| &place.file));
                 let directories = code_place.iter().map(|place| &place.directory).chain(workspace);
                 let wanted = files.map(AsFd::as_fd).chain(directories.map(AsFd::as_fd));
@@ -613,13 +636,22 @@ impl<'l> Child<'l> {
     /// Waits for the order, if the launch was ahead of it. Until then nobody's code has run here.
     fn await_order(&mut self) -> Done {
         let step = "wait for the order to start";
-        let Line::Order(order) = &self.line else { return Ok(()) };
-        let code = self.own.code_place.as_ref();
-        start::tell_standing(order.as_fd(), &Ok(()), code).at(step, "")?;
-        // Whoever could give it has gone.
-        let Some((command, start)) = start::wait_for_order(order.as_fd()).at(step, "")? else {
-            kernel::exit_now(0)
-        };
+        if let Line::Order(order) = &self.line {
+            let code = self.own.code_place.as_ref();
+            start::tell_standing(order.as_fd(), &Ok(()), code).at(step, "")?;
+            // Whoever could give it has gone.
+            let Some((command, start)) = start::wait_for_order(order.as_fd()).at(step, "")? else {
+                kernel::exit_now(0)
+            };
+            // From here on somebody listens there.
+            self.speak_through(Line::Report(start.report.try_clone().at(step, "")?.into()));
+            self.take_order(command, start)?;
+        }
+        self.own.begun = Some(Instant::now());
+        Ok(())
+    }
+
+    fn take_order(&mut self, command: Command, start: Start) -> Done {
         if let Some(file) = &mut self.own.code {
             copy_code(&start, file)?;
         }
@@ -634,40 +666,72 @@ impl<'l> Child<'l> {
         Ok(())
     }
 
+    fn tell_ready(&mut self) -> Done {
+        let (walls, steps) = (std::mem::take(&mut self.walls), std::mem::take(&mut self.took));
+        let report = self.report()?;
+        if self.launch.timed {
+            Report::Took { steps }.send(report).at("report", "")?;
+        }
+        Report::Ready { walls }.send(report).at("report", "")
+    }
+
+    fn report(&self) -> Result<&File, StepError> {
+        match &self.line {
+            Line::Report(report) => Ok(report),
+            Line::Order(_) => Err(StepError::new("report", "", Errno::ENOTRECOVERABLE)),
+        }
+    }
+
     /// Starts the payload and becomes the reaper.
     fn start_payload(&mut self) -> Result<std::convert::Infallible, StepError> {
-        let launch = self.launch;
-        let access = launch.plan.access();
+        let access = self.plan().access();
         let filter = filter(access.wearer, access.profile);
         let own_filter = self::filter(Wearer::Init, access.profile);
         self.report_walls();
         let watched = self.launch.watch_memory && removal::stands(Part::Watch);
         let watch = watched.then(|| watch(self.plan())).flatten();
-        let walls = std::mem::take(&mut self.walls);
-        let Line::Report(report) = &self.line else {
-            return Err(StepError::new("report", "", Errno::ENOTRECOVERABLE));
-        };
-        if launch.timed {
-            Report::Took { steps: std::mem::take(&mut self.took) }.send(report).at("report", "")?;
-        }
-        Report::Ready { walls }.send(report).at("report", "")?;
-        let signals = init::block_signals().at("block signals", "")?;
+        init::block_signals().at("block signals", "")?;
         let terminal = self.terminal.is_some();
-        let started = Instant::now();
-        let command = self.own.command.as_ref().unwrap_or(self.plan().command());
         removal::keep_capabilities();
         // The payload inherits it. So it cannot run before it wears one, nor beside a pid 1 without.
         if removal::stands(Part::Seccomp) {
             kernel::load_filter(filter).at("load the system-call filter", "")?;
         }
-        let child = kernel::spawn_sharing(|| {
-            let error = payload::payload(command, access, terminal, report);
-            let _ = Report::Failed(error).send(report);
-            127
-        });
-        let child = child.at("start the payload", "")?;
-        let (payload, signals, go) = (child, &signals, self.own.go.take());
-        Reaper { payload, terminal, started, report, signals, go, watch }.run(own_filter)
+        // Over the payload's, which it wears already: without it nothing is lost but depth, so a
+        // refusal does not end the run.
+        let wear_own = || {
+            if removal::stands(Part::Seccomp) {
+                let _ = kernel::load_filter(own_filter);
+            }
+        };
+        // Before the program starts where there is time; else beside it.
+        let ahead = matches!(self.line, Line::Order(_));
+        let meanwhile = || ahead.then(wear_own).unwrap_or_default();
+        let payload = kernel::spawn_sharing(meanwhile, || self.become_payload(terminal));
+        let payload = payload.at("start the payload", "")?;
+        if !ahead {
+            wear_own();
+        }
+        // It has ended before it was told what to run.
+        let Some(started) = self.own.begun else { kernel::exit_now(1) };
+        let signals = init::signals().at("wait for signals", "")?;
+        let (signals, go, report) = (&signals, self.own.go.take(), self.report()?);
+        Reaper { payload, terminal, started, report, signals, go, watch }.run()
+    }
+
+    /// The payload's process, in pid 1's memory until it executes its program.
+    fn become_payload(&mut self, terminal: bool) -> i32 {
+        let launch = self.launch;
+        let steps = removal::standing(steps::payload(&launch.plan, terminal).into());
+        if let Err(error) = steps.iter().try_for_each(|step| self.enact_timed(step)) {
+            self.fail(error)
+        }
+        let (program, errno) = payload::execute(self.command());
+        let program = program.to_string_lossy().into_owned();
+        let told = self
+            .report()
+            .map(|report| Report::NotExecuted { program, errno: errno as i32 }.send(report));
+        if matches!(told, Ok(Ok(_))) { 127 } else { 1 }
     }
 
     fn report_walls(&mut self) {
@@ -769,7 +833,14 @@ fn copy_code(start: &Start, to: &mut File) -> Done {
     let code = start.code.as_ref().ok_or(Errno::ENODATA).at(step, "")?;
     let mut from = File::from(code.try_clone().at(step, "")?);
     from.rewind().at(step, "")?;
-    std::io::copy(&mut from, to).map(drop).at(step, "")
+    // Not std::io::copy, which asks the kernel for ways to do it within: for a few bytes they are dearer.
+    let mut buffer = [0; 16 << 10];
+    loop {
+        match from.read(&mut buffer).at(step, "")? {
+            0 => return Ok(()),
+            length => to.write_all(&buffer[..length]).at(step, "")?,
+        }
+    }
 }
 
 fn send_workspace(start: &Start, directory: &OwnedFd) -> Done {

@@ -18,10 +18,8 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::memory_watch::{self, MemoryWatch};
-use super::removal::{self, Part};
 use super::report::{Ended, Report};
 use crate::kernel;
-use crate::policy::Instruction;
 
 /// Signals that are passed on to the payload's process group when they come from outside: the
 /// supervisor sends them here, pid 1 hands them over.
@@ -37,13 +35,19 @@ pub const FORWARDED: [Signal; 9] = [
     Signal::SIGTSTP,
 ];
 
-/// Blocks every signal and opens a descriptor to read them from. Before the fork, so that none is
-/// missed.
+/// Blocks every signal. Before the payload's process is made, so that none is missed: what comes is kept.
+///
+/// # Errors
+/// Never in practice.
+pub fn block_signals() -> nix::Result<()> {
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
+}
+
+/// A descriptor to read signals from that are blocked.
 ///
 /// # Errors
 /// `EMFILE`.
-pub fn block_signals() -> nix::Result<SignalFd> {
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
+pub fn signals() -> nix::Result<SignalFd> {
     let mut watched = SigSet::empty();
     watched.add(Signal::SIGCHLD);
     FORWARDED.iter().for_each(|signal| watched.add(*signal));
@@ -88,18 +92,13 @@ enum Event {
 
 impl Reaper<'_> {
     /// Watches the payload to its end and ends with it.
-    pub(super) fn run(mut self, filter: &[Instruction]) -> ! {
+    pub(super) fn run(mut self) -> ! {
         if !self.terminal {
             // The payload's streams are the payload's: EOF must not wait for pid 1. A terminal's
             // other side hangs up when nobody holds it for a moment; it stays open.
             for descriptor in 0..self.report.as_raw_fd() {
                 let _ = nix::unistd::close(descriptor);
             }
-        }
-        // Over the payload's, which it wears already: without it nothing is lost but depth, so a
-        // refusal does not end the run.
-        if removal::stands(Part::Seccomp) {
-            let _ = kernel::load_filter(filter);
         }
         loop {
             // Also after each signal, of which a payload can make any number.

@@ -20,12 +20,12 @@ use nix::unistd::Pid;
 use super::child::{self, Parent};
 use super::report::StepError;
 use super::sources::Sources;
-use super::start::Begin;
+use super::start::{Begin, Start};
 use super::steps::Ahead;
 use super::template::{self, Workshop};
 use super::wire::{Answer, Task, answer, receive, reply, send};
-use super::{outputs, privilege, removal};
-use crate::kernel::{self, Cloned};
+use super::{outputs, privilege, process, removal};
+use crate::kernel::{self, Arguments, Cloned};
 use crate::plan::{Ids, Kind, Plan};
 
 /// Everything that one launch needs, in one place.
@@ -188,7 +188,8 @@ impl Launcher {
                 launch.sources = sources.open(&launch.plan)?;
                 privilege::become_outside(launch.plan.identity().outside)?;
                 let (process, proc) = (own.as_fd(), proc.as_fd());
-                let parent = Parent { process, control: None, outputs: None, proc };
+                let parent =
+                    Parent { process, control: None, outputs: None, proc, arguments: None };
                 let cloned = kernel::clone(removal::namespaces(), cgroup(&launch));
                 sandbox(cloned.map_err(refused)?, &launch, parent, Ahead::default())
             }
@@ -352,6 +353,7 @@ pub fn main(arguments: &[String]) -> i32 {
 struct Prepared {
     own: OwnedFd,
     proc: OwnedFd,
+    arguments: Arguments,
     /// The directory behind `/outputs` and the place where things are made ahead, if it was told so.
     outputs: Option<OwnedFd>,
     workshop: Option<Workshop>,
@@ -370,13 +372,15 @@ fn prepare(arguments: &[String]) -> Result<Prepared, StepError> {
     let workshop = wanted.then(|| Workshop::enter(ids, proc.as_fd())).transpose()?;
     let outputs = wanted.then(outputs::make).transpose()?;
     die_with_server()?;
+    nix::unistd::setsid().map_err(step("give the launcher a session"))?;
+    let arguments = process::own_arguments(proc.as_fd())?;
     nix::sys::prctl::set_dumpable(false).map_err(step("hide the launcher"))?;
     // For sandboxes that cannot have one of their own: then at least not the server's.
     let _ = kernel::join_new_session_keyring();
     // Ended sandboxes leave no zombie: their pidfds tell all that is asked.
     kernel::ignore_children().map_err(step("ignore ended children"))?;
     let own = kernel::pidfd_open(Pid::this()).map_err(step("open a pidfd of the launcher"))?;
-    Ok(Prepared { own, proc, outputs, workshop })
+    Ok(Prepared { own, proc, arguments, outputs, workshop })
 }
 
 /// After [`privilege::become_outside`]: a change of credentials clears the death signal.
@@ -421,13 +425,16 @@ fn perform(
     task: Task,
     launch: &Launch,
 ) -> (Answer, Option<OwnedFd>) {
-    let Prepared { own, proc, outputs, workshop } = prepared;
+    let Prepared { own, proc, arguments, outputs, workshop } = prepared;
     let parent = Parent {
         process: own.as_fd(),
         control: Some(socket.as_fd()),
         outputs: outputs.as_ref().map(AsFd::as_fd),
         proc: proc.as_fd(),
+        arguments: Some(*arguments),
     };
+    // A terminal is given to the leader of a session only.
+    let session = !matches!(&launch.begin, Begin::Now(Start { terminal: Some(_), .. }));
     let started = match (task, workshop) {
         (Task::Template, Some(workshop)) => {
             return (workshop.make_template(launch, parent).map(Some), None);
@@ -438,13 +445,17 @@ fn perform(
         (Task::Launch { template }, Some(workshop)) => {
             let tree = template.is_some();
             workshop.clone(template, cgroup(launch)).map_err(LauncherError::from).and_then(
-                |(cloned, network)| sandbox(cloned, launch, parent, Ahead { tree, network }),
+                |(cloned, network)| {
+                    sandbox(cloned, launch, parent, Ahead { tree, network, session })
+                },
             )
         }
         (Task::Launch { template: None }, None) => {
             kernel::clone(removal::namespaces(), cgroup(launch))
                 .map_err(|errno| refused(errno).into())
-                .and_then(|cloned| sandbox(cloned, launch, parent, Ahead::default()))
+                .and_then(|cloned| {
+                    sandbox(cloned, launch, parent, Ahead { session, ..Ahead::default() })
+                })
         }
     };
     match started {

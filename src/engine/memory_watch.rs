@@ -50,7 +50,7 @@ impl MemoryWatch {
         let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
         let page = page.and_then(|page| u64::try_from(page).ok()).unwrap_or(4096);
         let now = Instant::now();
-        Self { limit, tmpfs, page, due: now, exact_due: now, exact_above: limit }
+        Self { limit, tmpfs, page, due: now + EAGER, exact_due: now, exact_above: limit }
     }
 
     /// How long until the next look.
@@ -182,6 +182,9 @@ mod tests {
     #[test]
     fn what_is_used_is_seen_and_looked_at_only_when_it_is_time() {
         let mut watch = MemoryWatch::new(1, vec![PathBuf::from("/dev/shm")]);
+        assert_eq!(watch.above_limit(), None);
+        assert!(watch.pause() <= EAGER);
+        watch.due -= EAGER;
         assert!(watch.above_limit().is_some_and(|bytes| bytes > 1));
         assert!(watch.pause() <= LAZY);
         watch.due += LAZY * 1000;

@@ -1,7 +1,7 @@
 //! What pid 1 makes of itself: ids, limits, capabilities, known values for what is inherited.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
@@ -11,7 +11,7 @@ use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid};
 
 use super::report::{At, Done, StepError};
-use crate::kernel;
+use crate::kernel::{self, Arguments};
 use crate::plan::{Identity, Limits};
 
 /// Writes the maps through `proc`, in which this process has a number.
@@ -33,6 +33,16 @@ pub(super) fn write_own(proc: BorrowedFd<'_>, name: &str, content: &str) -> Done
     let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     let file = openat(proc, &shown["/proc/".len()..], flags, Mode::empty()).at("write", &shown)?;
     File::from(file).write_all(content.as_bytes()).at("write", &shown)
+}
+
+/// Where this process's arguments lie, while it is dumpable: the bounds are shown to their owner only.
+pub(super) fn own_arguments(proc: BorrowedFd<'_>) -> Result<Arguments, StepError> {
+    let step = "look where the arguments are";
+    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+    let stat = openat(proc, "self/stat", flags, Mode::empty()).at(step, "")?;
+    let mut text = Vec::with_capacity(1024);
+    File::from(stat).read_to_end(&mut text).at(step, "")?;
+    Arguments::read(&text).at(step, "")
 }
 
 pub(super) fn take_ids(identity: &Identity) -> Done {

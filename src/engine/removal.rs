@@ -12,8 +12,6 @@ use crate::kernel::{Attributes, Namespaces};
 pub(super) enum Part {
     /// The filters of the payload and of pid 1.
     Seccomp,
-    /// Both Landlock domains.
-    Landlock,
     /// A cgroup of its own.
     Cgroup,
     /// The watch on memory that stands in for a cgroup.
@@ -62,7 +60,6 @@ mod switch {
     pub(in super::super) fn stands(part: Part) -> bool {
         !match part {
             Part::Seccomp => without("seccomp"),
-            Part::Landlock => without("landlock"),
             Part::Cgroup => without("cgroup"),
             Part::Watch => without("watch"),
         }
@@ -88,7 +85,7 @@ mod switch {
             Step::Rlimits(_) => without("rlimits"),
             Step::DropCapabilities => without("capabilities"),
             Step::Undumpable => without("undumpable"),
-            Step::Landlock => without("landlock"),
+            Step::Landlock | Step::NestedLandlock => without("landlock"),
             _ => false,
         });
         steps

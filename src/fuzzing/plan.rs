@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use super::dice::Dice;
-use crate::engine::steps::{Ahead, Network, Step, bind_sources, steps, template};
+use crate::engine::steps::{Ahead, Network, Step, bind_sources, payload, steps, template};
 use crate::plan::{
     Access, Command, FileIdentity, HostFile, Identity, Ids, Jail, Limits, Mount, MountKind, Plan,
     PlanBuilder, ProcMode, Wall,
@@ -271,14 +271,8 @@ pub fn step_order(bytes: &[u8]) {
         Step::DieWithLauncher,
         Step::PrivateMounts,
     ];
-    let end = [
-        Step::PlaceDescriptors,
-        Step::DropCapabilities,
-        Step::NoNewPrivileges,
-        Step::Landlock,
-        Step::AwaitOrder,
-        Step::Rlimits(plan.limits()),
-    ];
+    let end =
+        [Step::PlaceDescriptors, Step::DropCapabilities, Step::NoNewPrivileges, Step::Landlock];
     let mut fixed: Vec<Step<'_>> =
         begin.into_iter().chain([Step::EnterRoot, Step::SealRoot]).collect();
     fixed.extend(masks.into_iter().filter(|_| fresh));
@@ -286,6 +280,16 @@ pub fn step_order(bytes: &[u8]) {
     let places: Vec<usize> = fixed.iter().map(at).collect();
     assert!(places.is_sorted(), "{order:?}");
     assert!(places[0] == 0 && places.last() == Some(&(order.len() - 1)), "{order:?}");
+    for terminal in [false, true] {
+        let theirs = payload(&plan, terminal);
+        let at = |wanted: &Step<'_>| theirs.iter().position(|step| step == wanted);
+        let order =
+            [Step::NestedLandlock, Step::AwaitOrder, Step::Rlimits(plan.limits()), Step::TellReady];
+        assert!(
+            order.iter().all(|step| at(step).is_some()) && order.iter().map(at).is_sorted(),
+            "{theirs:?}"
+        );
+    }
     assert!(at(&Step::Undumpable) > at(&Step::MapIds));
     if !fresh {
         assert!(
@@ -302,8 +306,11 @@ pub fn step_order(bytes: &[u8]) {
 /// What a template holds and what is added to it are together what a cold launch makes.
 fn in_two_parts(plan: &Plan, order: &[Step<'_>]) {
     let own = plan.own_part();
-    let made =
-        [template(plan), steps(&own, Ahead { tree: true, network: Network::Joined })].concat();
+    let made = [
+        template(plan),
+        steps(&own, Ahead { tree: true, network: Network::Joined, session: false }),
+    ]
+    .concat();
     let only_cold = [Step::LoopbackUp];
     for step in order.iter().filter(|step| !only_cold.contains(step)) {
         assert!(made.contains(step), "{step:?} is in neither part");

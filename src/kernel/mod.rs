@@ -22,7 +22,7 @@ pub use mount::{
 };
 pub use network::loopback_up;
 pub use process::{
-    can_keep, claim_terminal, close_inherited, drop_bounding_set, exit_now, forget_arguments, fork,
+    Arguments, can_keep, claim_terminal, close_inherited, drop_bounding_set, exit_now, fork,
     ignore_children, is_ignored, join_new_session_keyring, keep_only, landlock_abi, limit_process,
     owner_of_namespace, pidfd_open, pidfd_signal, reset_dispositions, reset_personality,
     reset_priority, set_affinity_all, set_thp_default, spawn_sharing,

@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::errno::Errno;
 use nix::unistd::{ForkResult, Pid};
@@ -155,53 +156,116 @@ pub fn fork() -> nix::Result<ForkResult> {
 /// Stack of a child that shares its parent's memory, bytes: what its few steps use, many times over.
 const CHILD_STACK: usize = 256 << 10;
 
-/// Starts a child that runs `body` in this process's memory, on a stack of its own, and waits until it
-/// has executed a program or ended (clone(2), `CLONE_VM | CLONE_VFORK`). No page table is copied, which
-/// is most of what a fork costs. Only SIGKILL interrupts the wait.
+/// What a child that shares its parent's memory is given.
+struct Shared<F> {
+    /// 1 once the child may begin.
+    gate: AtomicI32,
+    /// 0 once the child has left this memory; the kernel writes it (`CLONE_CHILD_CLEARTID`).
+    present: AtomicI32,
+    body: F,
+}
+
+/// Starts a child that runs `body` in this process's memory and with its descriptors, on a stack of
+/// its own, and waits until it has executed a program or ended (clone(2), `CLONE_VM | CLONE_FILES`). No
+/// page table is copied, which is most of what a fork costs. `meanwhile` runs here before `body` begins
+/// there, and is not inherited.
 ///
-/// `body` ends with exec or returns its exit code; what it changes in memory stays changed.
+/// `body` ends with exec or returns its exit code; what it changes in memory and what descriptors it
+/// opens and closes stays so. As long as it waits for something this process sleeps (`CLONE_VFORK` would
+/// make it count as load).
 ///
 /// # Errors
 /// `EAGAIN` at a process limit, `ENOMEM`.
-pub fn spawn_sharing(mut body: impl FnMut() -> libc::c_int) -> nix::Result<Pid> {
-    extern "C" fn enter<F: FnMut() -> libc::c_int>(body: *mut libc::c_void) -> libc::c_int {
-        // SAFETY: `body` is the pointer that is given to clone below: to a live F that nobody else
-        // uses, since the parent is suspended.
-        let body = unsafe { &mut *body.cast::<F>() };
+pub fn spawn_sharing<F: FnMut() -> libc::c_int>(
+    meanwhile: impl FnOnce(),
+    body: F,
+) -> nix::Result<Pid> {
+    extern "C" fn enter<F: FnMut() -> libc::c_int>(shared: *mut libc::c_void) -> libc::c_int {
+        let shared = shared.cast::<Shared<F>>();
+        // SAFETY: `shared` is the pointer that is given to clone below, and lives until this process
+        // has left the memory. Nobody else refers to `gate` but by shared references.
+        wait_while(unsafe { &(*shared).gate }, 0);
+        // SAFETY: as above; and nobody else refers to `body` at all.
+        let body = unsafe { &mut (*shared).body };
         // The C library's clone(3) ends the child with this by _exit(2).
         body()
     }
-    fn run<F: FnMut() -> libc::c_int>(body: &mut F, stack: *mut libc::c_void) -> libc::c_int {
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: `stack` is the upper end of a mapping that lives until this returns. The caller has
-        // one thread, which the kernel suspends until the child has left this memory by exec or
-        // _exit: so no two tasks use it at once, not even its thread-local storage. The child has its
-        // own descriptors, signal dispositions, mask and credentials (none of those flags is given).
-        unsafe { libc::clone(enter::<F>, stack, flags, std::ptr::from_mut(body).cast()) }
-    }
-    let size = CHILD_STACK;
-    // SAFETY: a fresh anonymous mapping; the kernel chooses where.
-    let memory = unsafe {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
-        libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0)
+    let mut shared = Shared { gate: AtomicI32::new(0), present: AtomicI32::new(1), body };
+    let stack = Stack::new(CHILD_STACK)?;
+    let (present, flags) = (shared.present.as_ptr(), libc::CLONE_VM | libc::CLONE_FILES);
+    let flags = flags | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
+    let argument = (&raw mut shared).cast();
+    // SAFETY: stack and `shared` outlive the child's use of this memory, which is waited for below. The
+    // caller has one thread. The two tasks share even its thread-local storage, so they take turns: the
+    // child waits at the gate while `meanwhile` runs; afterwards this task is in futex(2), which
+    // returns when the child has left, until then fails with nothing (signals are blocked or fatal), and
+    // so writes no errno. The child has its own signal dispositions, mask and credentials (none of
+    // those flags is given). The two null pointers belong to flags that are not given.
+    let pid = unsafe {
+        let none = std::ptr::null_mut::<libc::c_void>();
+        libc::clone(enter::<F>, stack.top(), flags, argument, none, none, present)
     };
-    if memory == libc::MAP_FAILED {
+    if pid < 0 {
         return Err(Errno::last());
     }
-    // Its lowest page is a guard: who overruns the stack dies instead of writing elsewhere.
-    // SAFETY: the page lies within the mapping above, and nothing is in it.
-    let guarded = unsafe { libc::mprotect(memory, 4096, libc::PROT_NONE) };
-    let pid = if guarded < 0 {
-        -1
-    } else {
+    meanwhile();
+    shared.gate.store(1, Ordering::Release);
+    wake(&shared.gate);
+    wait_while(&shared.present, 1);
+    Ok(Pid::from_raw(pid))
+}
+
+/// Waits until `word` is no longer `value` (futex(2)). Not a private one: the kernel wakes who waits for
+/// a task's end by the other kind (set_tid_address(2)).
+fn wait_while(word: &AtomicI32, value: i32) {
+    while word.load(Ordering::Acquire) == value {
+        let none = std::ptr::null::<libc::timespec>();
+        // SAFETY: `word` is aligned and lives; without a time the kernel waits for a wake or another value.
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, none) };
+    }
+}
+
+fn wake(word: &AtomicI32) {
+    // SAFETY: `word` is aligned and lives; the kernel does not write it.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+}
+
+/// Memory for a child's stack.
+struct Stack {
+    memory: *mut libc::c_void,
+    size: usize,
+}
+
+impl Stack {
+    fn new(size: usize) -> nix::Result<Self> {
+        // SAFETY: a fresh anonymous mapping; the kernel chooses where.
+        let memory = unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+            libc::mmap(std::ptr::null_mut(), size, protection, flags, -1, 0)
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(Errno::last());
+        }
+        let stack = Self { memory, size };
+        // Its lowest page is a guard: who overruns the stack dies instead of writing elsewhere.
+        // SAFETY: the page lies within the mapping above, and nothing is in it.
+        check(libc::c_long::from(unsafe { libc::mprotect(memory, 4096, libc::PROT_NONE) }))?;
+        Ok(stack)
+    }
+
+    /// Its upper end, from where it grows.
+    fn top(&self) -> *mut libc::c_void {
         // SAFETY: `size` bytes were mapped: one past their end may be pointed to.
-        run(&mut body, unsafe { memory.byte_add(size) })
-    };
-    let result = if pid < 0 { Err(Errno::last()) } else { Ok(Pid::from_raw(pid)) };
-    // SAFETY: the child has left this memory, and nothing else points into the mapping.
-    unsafe { libc::munmap(memory, size) };
-    result
+        unsafe { self.memory.byte_add(self.size) }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's, and whoever was given its end has left this memory.
+        unsafe { libc::munmap(self.memory, self.size) };
+    }
 }
 
 const KEYCTL_JOIN_SESSION_KEYRING: libc::c_int = 1;
@@ -403,37 +467,62 @@ pub fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Overwrites the arguments and the environment that this process was started with, and names it
-/// `name`. `/proc/1/cmdline` can be read by everyone in the sandbox; the arguments of a command
-/// line hold paths of the host, its environment holds secrets.
-///
-/// To be called by pid 1, which never reads either again.
-///
-/// `stat` is this process's `/proc/self/stat`, whatever `/proc` it came from.
-///
-/// # Errors
-/// `stat` cannot be understood (`EIO`).
-pub fn forget_arguments(name: &CStr, stat: &[u8]) -> nix::Result<()> {
-    nix::sys::prctl::set_name(name)?;
-    let stat = String::from_utf8_lossy(stat);
-    // After the program's name, which may hold anything and ends with the last parenthesis, the
-    // fields are numbered from 3; 48 to 51 are the bounds of arguments and environment (proc(5)).
-    let (_, fields) = stat.rsplit_once(") ").ok_or(Errno::EIO)?;
-    let bounds: Vec<usize> =
-        fields.split(' ').skip(45).take(4).filter_map(|field| field.trim().parse().ok()).collect();
-    let [arguments, arguments_end, environment, environment_end] = bounds[..] else {
-        return Err(Errno::EIO);
-    };
-    for (from, to) in [(arguments, arguments_end), (environment, environment_end)] {
-        if from == 0 || to < from {
-            return Err(Errno::EIO);
+/// Where the arguments and the environment lie that a process was started with: its own, and those of
+/// every process that is forked from it.
+#[derive(Debug, Clone, Copy)]
+pub struct Arguments {
+    arguments: (usize, usize),
+    environment: (usize, usize),
+}
+
+impl Arguments {
+    /// Reads it out of a process's `/proc/self/stat`, whatever `/proc` that came from.
+    ///
+    /// # Errors
+    /// `stat` cannot be understood (`EIO`): the process is not dumpable, so that the bounds are hidden.
+    pub fn read(stat: &[u8]) -> nix::Result<Self> {
+        let stat = String::from_utf8_lossy(stat);
+        // After the program's name, which may hold anything and ends with the last parenthesis, the
+        // fields are numbered from 3; 48 to 51 are the bounds of arguments and environment (proc(5)).
+        let (_, fields) = stat.rsplit_once(") ").ok_or(Errno::EIO)?;
+        let bounds: Vec<usize> = fields
+            .split(' ')
+            .skip(45)
+            .take(4)
+            .filter_map(|field| field.trim().parse().ok())
+            .collect();
+        match bounds[..] {
+            [first, first_end, second, second_end]
+                if first != 0 && first <= first_end && second != 0 && second <= second_end =>
+            {
+                Ok(Self { arguments: (first, first_end), environment: (second, second_end) })
+            }
+            _ => Err(Errno::EIO),
         }
-        // SAFETY: the kernel says that these bytes hold this process's argument and environment
-        // strings: memory of the initial stack, mapped, writable, and in this process a private
-        // copy since the fork. No Rust reference points to it: std hands out copies only.
-        unsafe {
-            std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(from), 0, to - from);
-        };
     }
-    Ok(())
+
+    /// Overwrites both and names this process `name`. `/proc/1/cmdline` can be read by everyone in the
+    /// sandbox; the arguments of a command line hold paths of the host, its environment holds secrets.
+    ///
+    /// To be called by pid 1, which never reads either again.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn forget(self, name: &CStr) -> nix::Result<()> {
+        nix::sys::prctl::set_name(name)?;
+        for (from, to) in [self.arguments, self.environment] {
+            // SAFETY: the kernel said that these bytes hold the argument and environment strings of
+            // this process or of the one that it was forked from: memory of the initial stack, mapped,
+            // writable, and in this process a private copy since the fork. No Rust reference points to
+            // it: std hands out copies only.
+            unsafe {
+                std::ptr::write_bytes(
+                    std::ptr::with_exposed_provenance_mut::<u8>(from),
+                    0,
+                    to - from,
+                );
+            };
+        }
+        Ok(())
+    }
 }

@@ -145,9 +145,14 @@ fn life_02_life_10_a_launcher_of_one_thread_clones() {
     let mark = mark("life-02");
     // The answer tells the pid 1 that the payload has; it waits until the test has looked.
     server.call(1, "shell", &format!("while :; do :; done # {mark}"), 60);
-    // Beside those that stand ready and have no payload yet.
+    // Beside those that stand ready, whose payload is in the memory of its pid 1 and has its arguments.
+    let executed = |pid: &u32| {
+        fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|text| text.iter().any(|byte| *byte != 0))
+    };
     let payloads = |launcher: u32| -> usize {
-        children(launcher, launcher).iter().map(|init| children(*init, *init).len()).sum()
+        let inits = children(launcher, launcher).into_iter();
+        inits.flat_map(|init| children(init, init)).filter(executed).count()
     };
     let mut launcher = None;
     eventually("a sandbox runs", || {

@@ -55,8 +55,9 @@ def inits(server):
 
 
 def standing(server):
-    """The pid 1s of a server that wait and have no payload."""
-    return [init for init in inits(server) if not children(init) and waits(init)]
+    """The pid 1s of a server whose payload waits to be told what to run."""
+    ordered = lambda init: [child for child in children(init) if host.waits_for_order(child, init) and waits(child)]
+    return [init for init in inits(server) if ordered(init)]
 
 
 def warm(server):

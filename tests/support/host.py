@@ -106,11 +106,16 @@ def below(pid):
 
 
 def standing(server):
-    """The sandboxes that stand ready below a server: their pid 1s, whose arguments are wiped, and which run nothing or
-    an interpreter that waits for its code."""
+    """The sandboxes that stand ready below a server: their pid 1s, whose arguments are wiped, and whose payload waits to
+    be told what to run or, an interpreter, for its code."""
     ones = [pid for launcher in children(server) for pid in children(launcher)]
-    ready = lambda pid: all(waits_for_code(child) for child in children(pid))
+    ready = lambda pid: all(waits_for_order(child, pid) or waits_for_code(child) for child in children(pid))
     return [pid for pid in ones if not read(f"/proc/{pid}/cmdline").strip("\0") and ready(pid)]
+
+
+def waits_for_order(payload, one):
+    """Whether a payload has not been told what to run: it is in the memory of its pid 1 still."""
+    return read(f"/proc/{payload}/statm") == read(f"/proc/{one}/statm")
 
 
 def waits_for_code(interpreter):
