@@ -19,20 +19,28 @@ use nix_sandbox::policy::{Profile, Wearer};
 use nix_sandbox::runner::Cancel;
 use nix_sandbox::supervisor::{Channels, Watch};
 
-use crate::floor;
+use crate::floor::{self, Net};
 use crate::workplace::{Workplace, host_file};
 
 /// One who is measured: each call is one sandbox, from nothing to its end.
 pub(crate) struct Contestant<'a> {
     pub(crate) name: String,
     pub(crate) run: Box<dyn FnMut() + Send + 'a>,
+    /// Waits, after a round, until it does nothing any more: it is nobody else's time.
+    pub(crate) settle: Box<dyn FnMut() + Send + 'a>,
+}
+
+impl<'a> Contestant<'a> {
+    fn and_then(self, settle: impl FnMut() + Send + 'a) -> Self {
+        Self { settle: Box::new(settle), ..self }
+    }
 }
 
 pub(crate) fn contestant<'a>(
     name: impl Into<String>,
     run: impl FnMut() + Send + 'a,
 ) -> Contestant<'a> {
-    Contestant { name: name.into(), run: Box::new(run) }
+    Contestant { name: name.into(), run: Box::new(run), settle: Box::new(|| {}) }
 }
 
 /// Our server, three ways.
@@ -76,10 +84,11 @@ pub(crate) fn with_closure<'a>(
         contestant("bubblewrap", bubblewrap(workplace, paths)),
         contestant("server, cold", server(&servers.cold, plan.clone())),
         contestant("server, template", server(&servers.template, plan.clone())),
-        contestant("server, blank", server(&servers.blank, plan)),
+        contestant("server, blank", server(&servers.blank, plan))
+            .and_then(|| servers.blank.wait_until_filled()),
     ];
     if paths == 10 {
-        all.push(contestant("floor", floor::run(workplace)));
+        all.push(contestant("floor", floor::run(workplace, Net::Shared)));
         all.push(contestant("plain spawn", plain(workplace)));
         all.push(contestant("command line", command_line(workplace)));
     }

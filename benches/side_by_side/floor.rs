@@ -1,6 +1,7 @@
 //! The floor: the least that a sandbox in namespaces of its own can cost. A process that already sits
 //! in a finished root clones, maps one id, mounts a fresh procfs and a tmpfs, forks and executes; its
-//! pid 1 waits. No filter, no Landlock, no limits, no masks, and a network that all share.
+//! pid 1 waits. No filter, no Landlock, no limits, no masks. All share one network, or each has one of its
+//! own, which is most of what a sandbox costs the kernel.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -19,14 +20,23 @@ use nix_sandbox::kernel::{self, Attributes, Cloned, Namespaces};
 
 use crate::workplace::Workplace;
 
-/// How this program is started to be the floor; the directory of the program follows.
+/// How this program is started to be the floor; the directory of the program and the kind of network
+/// follow.
 pub(crate) const ARGUMENT: &str = "--floor";
 
+/// Whose network a sandbox has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Net {
+    Shared,
+    Own,
+}
+
 /// Starts the process and asks it for one sandbox at each call.
-pub(crate) fn run(workplace: &Workplace) -> impl FnMut() + Send + use<> {
+pub(crate) fn run(workplace: &Workplace, net: Net) -> impl FnMut() + Send + use<> {
     let mut process = Command::new("/proc/self/exe")
         .arg(ARGUMENT)
         .arg(workplace.bin())
+        .arg(format!("{net:?}"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -61,12 +71,14 @@ impl Drop for Floor {
 }
 
 /// What that process does.
-pub(crate) fn main(bin: &Path) {
+pub(crate) fn main(arguments: &[String]) {
     let ids = (getuid().as_raw(), getgid().as_raw());
-    let proc = prepare(bin, ids);
+    let proc = prepare(Path::new(&arguments[0]), ids);
+    let own = arguments[1] == format!("{:?}", Net::Own);
+    let namespaces = if own { Namespaces::ALL } else { Namespaces::BUT_NETWORK };
     let (mut asked, mut answer) = (std::io::stdin(), File::from(dup(&std::io::stdout())));
     while asked.read_exact(&mut [0]).is_ok() {
-        let code = match kernel::clone(Namespaces::BUT_NETWORK, None).expect("clone") {
+        let code = match kernel::clone(namespaces, None).expect("clone") {
             Cloned::Child => init(&proc, ids),
             Cloned::Parent { pid, .. } => match waitpid(pid, None) {
                 Ok(nix::sys::wait::WaitStatus::Exited(_, code)) => code,

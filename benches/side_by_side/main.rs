@@ -11,6 +11,7 @@ mod floor;
 mod mcp;
 mod memory;
 mod report;
+mod steps;
 mod throughput;
 mod workplace;
 
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
         return ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
     if arguments.get(1).is_some_and(|first| first == floor::ARGUMENT) {
-        floor::main(std::path::Path::new(&arguments[2]));
+        floor::main(&arguments[2..]);
         return ExitCode::SUCCESS;
     }
     let after = |flag| arguments.iter().skip_while(|word| *word != flag).nth(1);
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
         let mut all = contestants::with_closure(&workplace, &servers, paths);
         report.latency(paths, measure(&format!("{paths} paths"), few, &mut all));
     }
+    report.steps(&steps::measure(&workplace, &servers, rounds));
     report.throughput(&throughput::measure(&workplace, &servers, rounds));
     report.mcp(measure("MCP", rounds, &mut mcp::contestants(&workplace)));
     report.memory(&memory::measure(&workplace, &servers));
@@ -73,6 +75,7 @@ fn measure(what: &str, rounds: usize, all: &mut [Contestant<'_>]) -> Vec<(String
             let begun = Instant::now();
             (one.run)();
             let took = begun.elapsed();
+            (one.settle)();
             if round >= 3 {
                 times.push(took);
             }

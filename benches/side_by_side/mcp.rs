@@ -86,6 +86,7 @@ pub(crate) fn contestants(workplace: &Workplace) -> Vec<Contestant<'_>> {
     let python = json!({"env": "python", "code": "print(1)"});
     let shell = json!({"env": "shell", "code": "true"});
     let session = json!({"env": "python", "code": "1", "session": "bench"});
+    let mut agent = Agent::new();
     vec![
         contestant("bubblewrap + python", with_python(workplace)),
         contestant("run, python, cold", call(0, python.clone(), "1")),
@@ -93,8 +94,55 @@ pub(crate) fn contestants(workplace: &Workplace) -> Vec<Contestant<'_>> {
         contestant("run, shell, cold", call(0, shell.clone(), "[exit 0")),
         contestant("run, shell, pool", call(8, shell, "[exit 0")),
         contestant("session call, python", call(8, session, "1")),
+        contestant("the same in the agent alone", move || agent.run("1")),
         contestant("bubblewrap", bubblewrap(workplace, 10)),
     ]
+}
+
+/// The agent of a session without server and sandbox: what the interpreter itself does for a call.
+struct Agent {
+    process: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Agent {
+    fn new() -> Self {
+        let agent = concat!(env!("CARGO_MANIFEST_DIR"), "/agent/python/agent.py");
+        let script = "exec /usr/bin/python3 -I -u \"$0\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>&1";
+        let mut process = Command::new("sh")
+            .args(["-c", script, agent])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the agent");
+        let to = process.stdin.take().expect("its requests");
+        let from = BufReader::new(process.stdout.take().expect("its answers"));
+        let mut agent = Self { process, to, from };
+        agent.hears("ready 1\n");
+        agent
+    }
+
+    fn hears(&mut self, wanted: &str) {
+        let mut line = String::new();
+        self.from.read_line(&mut line).expect("heard");
+        assert_eq!(line, wanted);
+    }
+
+    fn run(&mut self, code: &str) {
+        let nonce = "0".repeat(32);
+        self.to
+            .write_all(format!("run 1 {nonce} {}\n{code}", code.len()).as_bytes())
+            .expect("asked");
+        self.hears(&format!("done 1 {nonce} 0\n"));
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 /// What somebody would write who has bubblewrap and Debian's Python.

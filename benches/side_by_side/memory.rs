@@ -1,11 +1,11 @@
 //! What stays in memory beside a sandbox that sleeps, and of a server that has nothing to do.
 
 use std::fs;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nix_sandbox::backend::{Backend, Handover};
+use nix_sandbox::backend::{Backend, Handover, Started};
 
 use crate::contestants::{Servers, pipe, plan_of};
 use crate::mcp::Client;
@@ -13,8 +13,10 @@ use crate::workplace::Workplace;
 
 /// KiB.
 pub(crate) struct Memory {
-    /// Proportional set size of our pid 1 beside a sleeping payload.
-    pub(crate) ours: u64,
+    /// Proportional set size of our pid 1 beside a sleeping payload, and what of it is nobody else's.
+    pub(crate) ours: (u64, u64),
+    /// The first, where so many sleep at once.
+    pub(crate) ours_of_many: u64,
     /// Of bubblewrap's two processes.
     pub(crate) bubblewrap: u64,
     /// Resident: a server and its launcher that have answered nothing yet.
@@ -33,11 +35,30 @@ pub(crate) fn measure(workplace: &Workplace, servers: &Servers) -> Memory {
     let before = ticks(client.pid());
     std::thread::sleep(Duration::from_secs(1));
     let idle_ticks = ticks(client.pid()) - before;
-    Memory { ours: ours(workplace, servers), bubblewrap: bubblewrap(), idle_server, idle_ticks }
+    let ours = sleeping(workplace, servers, 1);
+    let ours_of_many = sleeping(workplace, servers, MANY).0;
+    Memory { ours, ours_of_many, bubblewrap: bubblewrap(), idle_server, idle_ticks }
 }
 
-/// A sandbox whose payload never ends.
-fn ours(workplace: &Workplace, servers: &Servers) -> u64 {
+/// So many sleep at once.
+pub(crate) const MANY: u64 = 16;
+
+/// Proportional and private KiB of each pid 1, on average.
+fn sleeping(workplace: &Workplace, servers: &Servers, count: u64) -> (u64, u64) {
+    let all: Vec<_> = (0..count).map(|_| asleep(workplace, servers)).collect();
+    std::thread::sleep(Duration::from_millis(200));
+    let sum = |key: &str| -> u64 {
+        let pid = |started: &Started| {
+            field(&format!("/proc/self/fdinfo/{}", started.pidfd.as_raw_fd()), "Pid:")
+        };
+        let of = |pid| field(&format!("/proc/{pid}/smaps_rollup"), key);
+        all.iter().map(|(started, _)| of(pid(started))).sum::<u64>() / count
+    };
+    (sum("Pss:"), sum("Private_Dirty:"))
+}
+
+/// A sandbox whose payload never ends, and who hears its report.
+fn asleep(workplace: &Workplace, servers: &Servers) -> (Started, OwnedFd) {
     let plan = plan_of(workplace, 10, &["/project/true", "stay"]);
     let (report, out, err) = (pipe(), pipe(), pipe());
     let handover = Handover {
@@ -50,11 +71,9 @@ fn ours(workplace: &Workplace, servers: &Servers) -> u64 {
         workspace: None,
     };
     let started = servers.template.start(plan, handover).expect("a sandbox");
-    // Pid 1 says so when every wall stands; then it forks.
+    // Told when every wall stands; then its program is executed.
     let _ = nix::unistd::read(&report.0, &mut [0; 4096]).expect("its report");
-    std::thread::sleep(Duration::from_millis(200));
-    let pid = field(&format!("/proc/self/fdinfo/{}", started.pidfd.as_raw_fd()), "Pid:");
-    field(&format!("/proc/{pid}/smaps_rollup"), "Pss:")
+    (started, report.0)
 }
 
 fn bubblewrap() -> u64 {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::memory::Memory;
+use crate::memory::{MANY, Memory};
+use crate::steps::Steps;
 use crate::throughput::{Endurance, Rate};
 
 type Measured = Vec<(String, Vec<Duration>)>;
@@ -49,6 +50,40 @@ impl Report {
     pub(crate) fn latency(&mut self, paths: usize, measured: Measured) {
         self.heading(&format!("One sandbox, a static `true`, a closure of {paths} paths"));
         self.times(measured, "bubblewrap");
+    }
+
+    pub(crate) fn steps(&mut self, measured: &[Steps]) {
+        self.heading("Where the time of a launch goes, a closure of 10 paths");
+        let names: Vec<&str> = measured.iter().map(|one| one.name).collect();
+        self.text.push_str(&format!(
+            "| µs, median | {} |\n|---{}|\n",
+            names.join(" | "),
+            "|---".repeat(names.len())
+        ));
+        let mut kinds: Vec<&String> = Vec::new();
+        for (kind, _) in measured.iter().flat_map(|one| &one.steps) {
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        let mut row = |name: &str, of: &dyn Fn(&Steps) -> Option<u64>| {
+            let cells = measured
+                .iter()
+                .map(|one| of(one).map_or("-".to_owned(), |micros| micros.to_string()));
+            self.text
+                .push_str(&format!("| {name} | {} |\n", cells.collect::<Vec<_>>().join(" | ")));
+        };
+        let sum = |one: &Steps| one.steps.iter().map(|(_, micros)| micros).sum::<u64>();
+        for kind in kinds {
+            row(kind, &|one| {
+                one.steps.iter().find(|(known, _)| known == kind).map(|(_, micros)| *micros)
+            });
+        }
+        row("all steps", &|one| Some(sum(one)));
+        row("clone, filters, execution, end, and telling each other", &|one| {
+            Some(one.whole.saturating_sub(sum(one)))
+        });
+        row("the whole launch", &|one| Some(one.whole));
     }
 
     pub(crate) fn mcp(&mut self, measured: Measured) {
@@ -103,13 +138,20 @@ impl Report {
     }
 
     pub(crate) fn memory(&mut self, memory: &Memory) {
-        let Memory { ours, bubblewrap, idle_server, idle_ticks } = memory;
+        let Memory { ours: (ours, private), ours_of_many, bubblewrap, idle_server, idle_ticks } =
+            memory;
         // Pid 1 is not dumpable: only root may look.
-        let ours = if *ours == 0 { "(shown to root only)".to_owned() } else { ours.to_string() };
+        let shown = |size: &u64| match size {
+            0 => "(shown to root only)".to_owned(),
+            size => size.to_string(),
+        };
+        let [ours, private, ours_of_many] = [ours, private, ours_of_many].map(shown);
         self.heading("Memory");
         self.text.push_str(&format!(
             "| | KiB |\n|---|---|\n\
              | our pid 1 beside a sleeping payload, proportional | {ours} |\n\
+             | the same, where {MANY} of them sleep | {ours_of_many} |\n\
+             | what of it is nobody else's | {private} |\n\
              | bubblewrap's two processes, proportional | {bubblewrap} |\n\
              | an idle server and its launcher, resident | {idle_server} |\n\n\
              The idle server used {idle_ticks} clock ticks of processor time within one second.\n"

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::contestants::{self, Contestant, POOL, Servers, bubblewrap, contestant, plan};
+use crate::floor::{self, Net};
 use crate::workplace::Workplace;
 
 /// Launches per second of one contestant, with so many at once.
@@ -23,6 +24,8 @@ pub(crate) fn measure(workplace: &Workplace, servers: &Servers, rounds: usize) -
     for at_once in [1, 2, 8] {
         let mut measured: Vec<(&str, usize, Vec<f64>)> = vec![
             ("bubblewrap", rounds, Vec::new()),
+            ("floor", rounds, Vec::new()),
+            ("floor, a network each", rounds, Vec::new()),
             ("server, template", rounds, Vec::new()),
             ("server, blank, sustained", rounds, Vec::new()),
             ("server, blank, burst", POOL, Vec::new()),
@@ -33,6 +36,8 @@ pub(crate) fn measure(workplace: &Workplace, servers: &Servers, rounds: usize) -
                 let one = || -> Contestant<'_> {
                     match *name {
                         "bubblewrap" => contestant("", bubblewrap(workplace, 10)),
+                        "floor" => contestant("", floor::run(workplace, Net::Shared)),
+                        "floor, a network each" => contestant("", floor::run(workplace, Net::Own)),
                         "server, template" => {
                             contestant("", || contestants::launch(&servers.template, &plan))
                         }
@@ -40,8 +45,7 @@ pub(crate) fn measure(workplace: &Workplace, servers: &Servers, rounds: usize) -
                     }
                 };
                 if name.ends_with("burst") {
-                    // Until all that is wanted stands: nothing tells when it does.
-                    std::thread::sleep(Duration::from_millis(300));
+                    servers.blank.wait_until_filled();
                 }
                 rates.push(rate(at_once, *count, &one));
             }
@@ -57,11 +61,11 @@ pub(crate) fn measure(workplace: &Workplace, servers: &Servers, rounds: usize) -
 
 fn rate<'a>(at_once: usize, count: usize, one: &(dyn Fn() -> Contestant<'a> + Sync)) -> f64 {
     let left = Mutex::new(count);
+    let mut all: Vec<Contestant<'a>> = (0..at_once).map(|_| one()).collect();
     let begun = Instant::now();
     std::thread::scope(|scope| {
-        for _ in 0..at_once {
+        for one in &mut all {
             scope.spawn(|| {
-                let mut one = one();
                 while take(&left) {
                     (one.run)();
                 }

@@ -48,6 +48,14 @@ impl Native {
         }
         self
     }
+
+    /// Waits until as many sandboxes stand ready as are wanted by now, or could not be made. For whoever
+    /// wants many at once, and measures.
+    pub fn wait_until_filled(&self) {
+        if let Some(pool) = &self.pool {
+            pool.wait_until_filled();
+        }
+    }
 }
 
 impl Hands {

@@ -61,7 +61,10 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct Shared {
     shelf: Mutex<Shelf>,
+    /// Something may be wanted.
     changed: Condvar,
+    /// Something was made, or could not be.
+    made: Condvar,
     most: usize,
 }
 
@@ -96,7 +99,8 @@ enum Heat {
 impl Pool {
     /// At most `most` sandboxes, made by `make`.
     pub(super) fn new(most: usize, make: Arc<Make>) -> Self {
-        let shared = Shared { shelf: Mutex::default(), changed: Condvar::new(), most };
+        let (shelf, changed, made) = (Mutex::default(), Condvar::new(), Condvar::new());
+        let shared = Shared { shelf, changed, made, most };
         let shared = Arc::new(shared);
         let of_keeper = Arc::clone(&shared);
         let keeper = std::thread::Builder::new().name("pool".to_owned());
@@ -160,6 +164,19 @@ impl Pool {
         taken
     }
 
+    /// Waits until all that is wanted stands, or could not be made.
+    pub(super) fn wait_until_filled(&self) {
+        let lacks = |ready: &Ready| {
+            let now = Instant::now();
+            ready.due(now).is_some() && ready.not_before <= now
+        };
+        let mut shelf = self.shared.shelf();
+        while self.keeper.is_some() && shelf.kinds.iter().any(lacks) {
+            let waited = self.shared.made.wait(shelf);
+            shelf = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Lets go of kinds that nobody has used for long.
     pub(super) fn tidy(&self) {
         let mut shelf = self.shared.shelf();
@@ -209,6 +226,7 @@ impl Shared {
                     }
                 }
             }
+            self.made.notify_all();
         }
     }
 

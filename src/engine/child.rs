@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use nix::errno::Errno;
@@ -353,19 +353,28 @@ impl<'l> Child<'l> {
     /// Makes the parents of `at`; returns `at` relative to the root.
     fn parents<'p>(&self, at: &'p Path) -> Result<&'p Path, StepError> {
         let relative = at.strip_prefix("/").unwrap_or(at);
-        let mut parent = PathBuf::new();
-        for component in relative.parent().into_iter().flat_map(Path::components) {
-            parent.push(component);
-            self.mkdir(&parent)?;
+        match relative.parent() {
+            Some(parent) if parent != Path::new("") => self.mkdir(parent)?,
+            _ => {}
         }
         Ok(relative)
     }
 
+    /// A directory, and what is missing above it: most often nothing.
     fn mkdir(&self, relative: &Path) -> Done {
-        match mkdirat(self.root()?, relative, Mode::from_bits_truncate(0o755)) {
+        let root = self.root()?;
+        let make = || match mkdirat(root, relative, Mode::from_bits_truncate(0o755)) {
             Ok(()) | Err(Errno::EEXIST) => Ok(()),
-            Err(errno) => Err(StepError::new("make directory", relative.display(), errno)),
-        }
+            Err(errno) => Err(errno),
+        };
+        let made = match (make(), relative.parent()) {
+            (Err(Errno::ENOENT), Some(parent)) if parent != Path::new("") => {
+                self.mkdir(parent)?;
+                make()
+            }
+            (made, _) => made,
+        };
+        made.at("make directory", relative.display())
     }
 
     fn directory(&self, at: &Path) -> Done {

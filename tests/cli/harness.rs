@@ -13,8 +13,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{Termios, tcgetattr};
 use nix::unistd::Pid;
 
+#[path = "../support/slower.rs"]
+mod slower;
+pub(crate) use slower::{patience, seconds, slower};
+
 /// Nothing here takes longer, on a busy machine and in a debug build.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) fn soon() -> Duration {
+    Duration::from_secs(20) * slower()
+}
 
 /// The program under test; `NIX_SANDBOX_BIN` names a copy that an ordinary user may execute.
 pub(crate) fn program() -> PathBuf {
@@ -45,7 +51,8 @@ pub(crate) fn output(words: &[&str]) -> Output {
 
 /// `exec -- sh -c SCRIPT`.
 pub(crate) fn sh(script: &str) -> Output {
-    output(&["exec", "--", "sh", "-c", script])
+    let mut command = command(&["exec"]);
+    command.args(patience(&[])).args(["--", "sh", "-c", script]).output().expect("started")
 }
 
 pub(crate) fn code(output: &Output) -> i32 {
@@ -78,7 +85,7 @@ pub(crate) fn fed(words: &[&str], input: &[u8]) -> Output {
 
 /// Until it holds.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
+    let until = Instant::now() + soon();
     while !holds() {
         assert!(Instant::now() < until, "never: {what}");
         std::thread::sleep(Duration::from_millis(10));
@@ -166,7 +173,7 @@ impl Tty {
 
     /// Reads until `text` has appeared, and forgets what came up to it.
     pub(crate) fn until(&mut self, text: &str) {
-        let end = Instant::now() + SOON;
+        let end = Instant::now() + soon();
         loop {
             if let Some(at) = self.seen.find(text) {
                 self.seen.drain(..at + text.len());
@@ -202,7 +209,7 @@ impl Tty {
     }
 
     pub(crate) fn status(&mut self) -> ExitStatus {
-        let end = Instant::now() + SOON;
+        let end = Instant::now() + soon();
         loop {
             self.read(Duration::from_millis(20));
             if let Some(status) = self.child.try_wait().expect("waited for") {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{code, command, fed, output, stderr, stdout};
+use crate::harness::{code, command, fed, output, seconds, slower, stderr, stdout};
 
 fn parsed(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).expect("JSON")
@@ -33,11 +33,12 @@ fn json_tells_ending_streams_usage_and_walls() {
 
 #[test]
 fn json_tells_every_other_ending() {
+    let half = seconds(0.5);
     for (words, ending, exit_code) in [
         (&["--", "sh", "-c", "kill -9 $$"][..], json!({"kind": "signaled", "signal": 9}), 137),
         (
-            &["--timeout", "0.5", "--", "sleep", "1000"],
-            json!({"kind": "timed_out", "after_ms": 500}),
+            &["--timeout", &half, "--", "sleep", "1000"],
+            json!({"kind": "timed_out", "after_ms": 500 * slower()}),
             124,
         ),
         (&["--", "nope"], json!({"kind": "could_not_start", "program": "nope", "errno": 2}), 127),
@@ -103,9 +104,10 @@ fn run_takes_code_from_a_file_and_from_stdin() {
 
 #[test]
 fn run_says_how_it_ended_if_it_was_no_exit() {
-    let output = fed(&["run", "--env", "shell", "--timeout", "0.5"], b"printf '\\377'; sleep 1000");
+    let half = seconds(0.5);
+    let output = fed(&["run", "--env", "shell", "--timeout", &half], b"printf '\\377'; sleep 1000");
     assert_eq!((code(&output), output.stdout.as_slice()), (124, &b"\xff"[..]));
-    assert_eq!(stderr(&output), "nix-sandbox-mcp: timed out after 0.5 s\n");
+    assert_eq!(stderr(&output), format!("nix-sandbox-mcp: timed out after {half} s\n"));
     let output = fed(&["run", "--env", "shell", "--json"], b"kill -9 $$");
     assert_eq!(parsed(&output.stdout)["ending"], json!({"kind": "signaled", "signal": 9}));
 }

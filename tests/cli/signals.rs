@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{command, program, send};
+use crate::harness::{command, eventually, program, send};
 
 /// A payload that has said that it is ready.
 fn ready(mut command: Command) -> (Child, BufReader<ChildStdout>) {
@@ -32,12 +32,21 @@ fn sigint_sigterm_sighup_and_sigquit_end_it_with_128_plus_n() {
     }
 }
 
+/// Whether a program blocks a signal, to read it from a descriptor.
+fn takes(child: &Child, signal: Signal) -> bool {
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:\t"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+    mask & 1 << (signal as i32 - 1) != 0
+}
+
 #[test]
 fn a_signal_under_json_is_told_and_is_128_plus_n() {
     let mut sleep = command(&["exec", "--json", "--", "sleep", "1000"]);
     let child = sleep.stdout(Stdio::piped()).spawn().expect("started");
     // Signals are taken from the first moment on: none is missed, once main() runs.
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    eventually("signals are taken", || takes(&child, Signal::SIGINT));
     send(&child, Signal::SIGINT);
     let output = child.wait_with_output().expect("ended");
     let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -1,9 +1,11 @@
 //! What passes through `exec`, and what does not (CFG-04, CFG-09, LIFE-06).
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::harness::{Tty, code, command, eventually, fed, marked, output, sh, stderr, stdout};
+use crate::harness::{
+    Tty, code, command, eventually, fed, marked, output, sh, soon, stderr, stdout,
+};
 
 /// Every byte value, in no order that a cut could hide.
 fn bytes(count: usize) -> Vec<u8> {
@@ -55,7 +57,7 @@ fn exec_ends_long_before_the_sleeps_and_leaves_no_process() {
     let started = Instant::now();
     let output = sh(&format!("(setsid sleep {mark} &) ; sleep {mark} & exit 0"));
     assert_eq!(code(&output), 0);
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < soon());
     eventually("no process is left", || marked(&mark).is_empty());
 }
 

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{SIZE, Tty, eventually, program, send};
+use crate::harness::{SIZE, Tty, eventually, program, seconds, send};
 
 #[test]
 fn exec_on_a_terminal_has_a_pty_of_its_own() {
@@ -56,7 +56,7 @@ fn the_terminal_is_as_it_was_after_every_way_out() {
         assert_eq!(tty.code(), 128 + signal as i32);
     }
     // A time-out; the command is not found; the command changed the modes of its own terminal.
-    let mut tty = Tty::start(&["exec", "--timeout", "0.5", "--", "sleep", "1000"]);
+    let mut tty = Tty::start(&["exec", "--timeout", &seconds(0.5), "--", "sleep", "1000"]);
     assert_eq!(tty.code(), 124);
     assert!(tty.seen.ends_with("sets another limit\r\n"), "{:?}", tty.seen);
     assert_eq!(Tty::start(&["exec", "--", "no-such-program"]).code(), 127);

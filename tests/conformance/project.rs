@@ -159,7 +159,7 @@ fn a_bad_project_directory_is_refused_at_start_by_name() {
 
 #[test]
 fn as_root_a_project_that_only_root_can_reach_and_read_is_shown() {
-    needs!(Userns, Root);
+    needs!(Userns, Root, Idmap);
     let closed = tempfile::tempdir().expect("0700");
     let project = closed.path().join("project");
     fs::create_dir(&project).expect("project");

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::support::slower::seconds;
 use super::support::{self, Capability, Ran};
 
 /// Seconds that a payload may take where its entry says nothing else. What ends by the clock says
@@ -99,9 +100,10 @@ impl Entry {
         let outside = support::directory();
         let mut command = self.started(outside.path());
         command.args(["exec", "--json", "--env", environment]).args(self.options);
-        if !self.options.contains(&"--timeout") {
-            command.args(["--timeout", TIMEOUT]);
-        }
+        // The last one counts.
+        let after = self.options.iter().skip_while(|option| **option != "--timeout").nth(1);
+        let usual = after.unwrap_or(&TIMEOUT).parse().expect("seconds");
+        command.args(["--timeout", &seconds(usual)]);
         command.arg("--");
         command.args(words).env("PROJECT_DIR", project).stdin(Stdio::null());
         command.envs(self.variables.iter().chain(more).copied());

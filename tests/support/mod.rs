@@ -10,6 +10,9 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
+pub(crate) mod slower;
+use slower::patience;
+
 /// The program under test. `NIX_SANDBOX_BIN` names another copy: the ordinary user's run of the
 /// same compiled tests needs one that it may execute.
 pub(crate) fn program() -> PathBuf {
@@ -114,14 +117,6 @@ pub(crate) fn exec_with(
     Ran::of(&command.output().expect("start the program"))
 }
 
-/// Where the machine is slow (`SANDBOX_TIME`, seconds): the time of a test that says none.
-fn patience(options: &[&str]) -> Vec<String> {
-    match std::env::var("SANDBOX_TIME") {
-        Ok(time) if !options.contains(&"--timeout") => vec!["--timeout".to_owned(), time],
-        Ok(_) | Err(_) => Vec::new(),
-    }
-}
-
 /// The words that have the program run a shell script, at the end of a shell's line.
 pub(crate) fn in_shell(script: &str) -> String {
     if as_code() {
@@ -192,6 +187,8 @@ pub(crate) enum Capability {
     Compiler,
     Root,
     Bubblewrap,
+    /// Another owner for the files of where tests have theirs: a tmpfs has it since Linux 6.3.
+    Idmap,
 }
 
 impl Capability {
@@ -204,11 +201,12 @@ impl Capability {
             Self::Compiler => "compiler",
             Self::Root => "root",
             Self::Bubblewrap => "bubblewrap",
+            Self::Idmap => "idmap",
         }
     }
 
     fn is_here(self) -> bool {
-        static CELLS: [OnceLock<bool>; 7] = [const { OnceLock::new() }; 7];
+        static CELLS: [OnceLock<bool>; 8] = [const { OnceLock::new() }; 8];
         *CELLS[self as usize].get_or_init(|| match self {
             Self::Userns => succeeds("shell", &["true"]),
             Self::Landlock => Path::new("/proc/self").exists() && landlock(),
@@ -221,6 +219,7 @@ impl Capability {
             Self::Bubblewrap => {
                 Command::new("bwrap").arg("--version").output().is_ok_and(|it| it.status.success())
             }
+            Self::Idmap => idmap(),
         })
     }
 }
@@ -229,6 +228,16 @@ fn succeeds(environment: &str, words: &[&str]) -> bool {
     let mut command = command();
     command.args(["exec", "--env", environment, "--"]).args(words).stdin(Stdio::null());
     command.output().is_ok_and(|output| output.status.success())
+}
+
+fn idmap() -> bool {
+    let release =
+        nix::sys::utsname::uname().expect("uname").release().to_string_lossy().into_owned();
+    let mut numbers =
+        release.split(|at: char| !at.is_ascii_digit()).filter_map(|text| text.parse().ok());
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let place = nix::sys::statfs::statfs(&std::env::temp_dir()).expect("statfs");
+    version >= (6, 3) || place.filesystem_type() != nix::sys::statfs::TMPFS_MAGIC
 }
 
 fn landlock() -> bool {
