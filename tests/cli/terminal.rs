@@ -137,14 +137,14 @@ fn ctrl_z_then_fg_with_and_without_a_pty() {
 #[test]
 fn an_interactive_shell_inside_has_job_control() {
     let mut tty = Tty::start(&["exec", "--", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
-    tty.keys("sleep 1000\r");
-    tty.until("sleep 1000\r\n");
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    // Before a command of its runs, a shell has given it the terminal.
+    tty.keys("sh -c 'echo beg''un; exec sleep 1000'\r");
+    tty.until("begun\r\n");
     tty.keys("\x1a");
     tty.until("Stopped");
     tty.until("$ ");
     tty.keys("fg\r");
-    tty.until("fg\r\nsleep 1000\r\n");
+    tty.until("exec sleep 1000'\r\n");
     tty.keys("\x03");
     tty.until("^C");
     tty.until("$ ");

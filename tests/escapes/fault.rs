@@ -1,7 +1,7 @@
 //! Kernels that refuse a step: LIFE-09, CFG-10, LL-12. `fault.c` makes them out of this one.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 
 use nix::errno::Errno;
@@ -49,9 +49,15 @@ impl Kernel {
             .stdout(Stdio::piped())
             .spawn()
             .expect("start");
-        // What was read is answered, then it ends with its input.
-        child.stdin.take().expect("its input").write_all(text.as_bytes()).expect("asked");
-        String::from_utf8(child.wait_with_output().expect("its end").stdout).expect("text")
+        let mut stdin = child.stdin.take().expect("its input");
+        stdin.write_all(text.as_bytes()).expect("asked");
+        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let answers = lines.take(codes.len() + 1).map(|line| line.expect("text"));
+        let answers = answers.collect::<Vec<_>>().join("\n");
+        // It ends with its input.
+        drop(stdin);
+        child.wait().expect("its end");
+        answers
     }
 
     fn run(&self, words: &[&str]) -> Output {

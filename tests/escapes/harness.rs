@@ -10,7 +10,7 @@ use super::support::{self, Capability, Ran};
 
 /// Seconds that a payload may take where its entry says nothing else. What ends by the clock says
 /// nothing of walls, and a virtual machine is slow.
-const TIMEOUT: &str = if cfg!(feature = "wall-removal") { "120" } else { "20" };
+const SECONDS: f64 = if cfg!(feature = "wall-removal") { 120.0 } else { 20.0 };
 
 /// One entry of the list. Made by [`entries!`].
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub(crate) struct Entry {
     pub(crate) expected: &'static str,
     /// Why lines with `{…}` are not the same everywhere.
     pub(crate) varies: &'static str,
-    /// Options of `exec`.
-    pub(crate) options: &'static [&'static str],
+    /// How long it may run.
+    pub(crate) seconds: f64,
     /// Another environment than that of the payload's kind.
     pub(crate) environment: &'static str,
     /// The text of a settings file.
@@ -59,7 +59,7 @@ impl Entry {
         payload: "",
         expected: "",
         varies: "",
-        options: &[],
+        seconds: SECONDS,
         environment: "",
         settings: "",
         starter: "",
@@ -99,11 +99,8 @@ impl Entry {
         let environment = if self.environment.is_empty() { usual } else { self.environment };
         let outside = support::directory();
         let mut command = self.started(outside.path());
-        command.args(["exec", "--json", "--env", environment]).args(self.options);
-        // The last one counts.
-        let after = self.options.iter().skip_while(|option| **option != "--timeout").nth(1);
-        let usual = after.unwrap_or(&TIMEOUT).parse().expect("seconds");
-        command.args(["--timeout", &seconds(usual)]);
+        command.args(["exec", "--json", "--env", environment]);
+        command.args(["--timeout", &seconds(self.seconds)]);
         command.arg("--");
         command.args(words).env("PROJECT_DIR", project).stdin(Stdio::null());
         command.envs(self.variables.iter().chain(more).copied());

@@ -30,7 +30,7 @@ entries! {
         processes: at most 80\n\
         [timed_out]\n\
         ", settings: FEW,
-        options: &["--timeout", "10"], only_in_a_vm: BOMB;
+        seconds: 10.0, only_in_a_vm: BOMB;
     res_02_threads_whoever_started_it: "RES-02" "res/RES-02.py" =>
         "\
         root of the host: False\n\
@@ -121,7 +121,7 @@ entries! {
         first in, first out: EPERM\n\
         I/O in real time: EPERM\n\
         [timed_out]\n\
-        ", options: &["--timeout", "1"];
+        ", seconds: 1.0;
     res_18_the_disk: "RES-18" "res/RES-18.py" =>
         "\
         what can be written lies on: tmpfs\n\
@@ -139,14 +139,14 @@ entries! {
         started\n\
         [timed_out]\n\
         host: none left\n\
-        ", options: &["--timeout", "1"],
+        ", seconds: 1.0,
         before: Some(mark_and_stay), after: Some(none_left);
     res_26_deaf_stopped_and_waiting: "RES-26" "res/RES-26.c" =>
         "\
         mkfifo: ok\n\
         waiting\n\
         [timed_out]\n\
-        ", options: &["--timeout", "1"];
+        ", seconds: 1.0;
     res_27_zombies: "RES-27" "res/RES-27.py" =>
         "\
         orphans unburied: 0\n\
