@@ -843,7 +843,7 @@ fn copy_code(start: &Start, to: &mut File) -> Done {
     let mut from = File::from(code.try_clone().at(step, "")?);
     from.rewind().at(step, "")?;
     // Not std::io::copy, which asks the kernel for ways to do it within: for a few bytes they are dearer.
-    let mut buffer = [0; 16 << 10];
+    let mut buffer = [0; 4 << 10];
     loop {
         match from.read(&mut buffer).at(step, "")? {
             0 => return Ok(()),

@@ -100,6 +100,7 @@ impl Reaper<'_> {
                 let _ = nix::unistd::close(descriptor);
             }
         }
+        kernel::give_back_memory();
         loop {
             // Also after each signal, of which a payload can make any number.
             self.look();

@@ -14,7 +14,7 @@ mod seccomp;
 mod terminal;
 
 pub use clone::{Cloned, Namespaces, clone};
-pub use memory::file_in_memory;
+pub use memory::{file_in_memory, give_back_memory};
 pub use message::{MESSAGE_DESCRIPTORS, message_pair, receive_message, send_message};
 pub use mount::{
     Attributes, clone_tree, move_onto, new_filesystem, pivot_into, set_attributes, set_idmap,
