@@ -52,10 +52,11 @@ fn json_tells_every_other_ending() {
 
 #[test]
 fn yes_with_a_time_limit_under_json_stays_under_32_mb() {
-    let mut child = command(&["exec", "--json", "--timeout", "2", "--", "sh", "-c", "yes"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("started");
+    let mut child =
+        command(&["exec", "--json", "--timeout", &seconds(2.0), "--", "sh", "-c", "yes"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
     let mut out = child.stdout.take().expect("stdout");
     let reader = std::thread::spawn(move || {
         let mut all = Vec::new();

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{command, eventually, program, send};
+use crate::harness::{command, eventually, marked, program, send};
 
 /// A payload that has said that it is ready.
 fn ready(mut command: Command) -> (Child, BufReader<ChildStdout>) {
@@ -90,9 +90,11 @@ fn what_was_ignored_stays_ignored() {
 
 #[test]
 fn after_the_end_a_signal_ends_the_wait_for_a_slow_reader() {
-    let (mut child, out) =
-        ready(command(&["exec", "--", "sh", "-c", "echo ready; head -c 60000 /dev/zero; exit 7"]));
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    let mark = format!("slow-reader-{}", std::process::id());
+    let script = format!("echo ready; head -c 60000 /dev/zero; exit 7 # {mark}");
+    let (mut child, out) = ready(command(&["exec", "--", "sh", "-c", &script]));
+    let program = child.id().to_string();
+    eventually("the payload has ended", || marked(&mark) == [program.as_str()]);
     send(&child, Signal::SIGTERM);
     assert_eq!(child.wait().expect("ended").code(), Some(7));
     drop(out);
