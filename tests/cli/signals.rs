@@ -90,12 +90,17 @@ fn what_was_ignored_stays_ignored() {
 
 #[test]
 fn after_the_end_a_signal_ends_the_wait_for_a_slow_reader() {
+    // More than the pipe to the reader holds, and less than that and the one from the payload.
     let mark = format!("slow-reader-{}", std::process::id());
-    let script = format!("echo ready; head -c 60000 /dev/zero; exit 7 # {mark}");
+    let script = format!("echo ready; head -c 100000 /dev/zero; exit 7 # {mark}");
     let (mut child, out) = ready(command(&["exec", "--", "sh", "-c", &script]));
     let program = child.id().to_string();
     eventually("the payload has ended", || marked(&mark) == [program.as_str()]);
-    send(&child, Signal::SIGTERM);
+    // Again, since the first may come before the program has heard of that end, and is the payload's then.
+    eventually("the wait ends", || {
+        send(&child, Signal::SIGTERM);
+        child.try_wait().expect("waited for").is_some()
+    });
     assert_eq!(child.wait().expect("ended").code(), Some(7));
     drop(out);
 }

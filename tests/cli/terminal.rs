@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{SIZE, Tty, eventually, program, seconds, send};
+use crate::harness::{SIZE, Tty, eventually, program, seconds, send, slower};
 
 #[test]
 fn exec_on_a_terminal_has_a_pty_of_its_own() {
@@ -137,14 +137,15 @@ fn ctrl_z_then_fg_with_and_without_a_pty() {
 #[test]
 fn an_interactive_shell_inside_has_job_control() {
     let mut tty = Tty::start(&["exec", "--", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
-    // Before a command of its runs, a shell has given it the terminal.
     tty.keys("sh -c 'echo beg''un; exec sleep 1000'\r");
     tty.until("begun\r\n");
+    // Until the shell waits for it, which nothing tells.
+    std::thread::sleep(std::time::Duration::from_millis(500) * slower());
     tty.keys("\x1a");
     tty.until("Stopped");
     tty.until("$ ");
     tty.keys("fg\r");
-    tty.until("exec sleep 1000'\r\n");
+    tty.until("fg\r\nsh -c 'echo beg''un; exec sleep 1000'\r\n");
     tty.keys("\x03");
     tty.until("^C");
     tty.until("$ ");
