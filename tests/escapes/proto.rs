@@ -7,7 +7,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use super::server::Server;
-use super::support;
+use super::support::{self, slower::slower};
 use crate::needs;
 
 const LOST: &str = "session ended, state lost";
@@ -416,7 +416,8 @@ fn proto_18_removing_everything() {
 #[test]
 fn res_31_sessions_are_counted_and_expire() {
     needs!(Userns);
-    let variables = [("NIX_SANDBOX_MAX_SESSIONS", "3"), ("SESSION_IDLE_TIMEOUT", "5")];
+    let idle = (5 * slower()).to_string();
+    let variables = [("NIX_SANDBOX_MAX_SESSIONS", "3"), ("SESSION_IDLE_TIMEOUT", idle.as_str())];
     let mut server = Server::start(&variables);
     let mark = format!("13{:07}001", std::process::id());
     let daemon = format!("(setsid sleep {mark} &) ; echo hello");
@@ -425,13 +426,13 @@ fn res_31_sessions_are_counted_and_expire() {
     }
     let (_, refusal) = server.tell("shell", "d", "echo hello");
     assert!(refusal.starts_with("there are already 3 sessions (a, b, c)"), "{refusal}");
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_secs(30) * slower();
     while support::processes_with(&mark).len() != 3 {
         assert!(Instant::now() < until, "{:?}", support::processes_with(&mark));
         std::thread::yield_now();
     }
     // They end by themselves: nobody calls.
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + Duration::from_secs(30) * slower();
     while !support::processes_with(&mark).is_empty() {
         assert!(Instant::now() < until, "{:?}", support::processes_with(&mark));
         std::thread::yield_now();
