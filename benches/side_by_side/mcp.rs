@@ -8,29 +8,52 @@ use serde_json::{Value, json};
 use crate::contestants::{Contestant, binary, bubblewrap, contestant, spawn};
 use crate::workplace::Workplace;
 
-/// A client with a server of its own.
-pub(crate) struct Client {
+/// A process that is spoken to in lines.
+struct Peer {
     process: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
+}
+
+impl Peer {
+    fn new(command: &mut Command) -> Self {
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = piped.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let to = process.stdin.take().expect("its input");
+        let from = BufReader::new(process.stdout.take().expect("its output"));
+        Self { process, to, from }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.to.write_all(text.as_bytes()).expect("said");
+    }
+
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.from.read_line(&mut line).expect("heard") > 0, "it has ended");
+        line
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A client with a server of its own. Build it, or name it in `NIX_SANDBOX_BIN`.
+pub(crate) struct Client {
+    server: Peer,
     asked: u64,
 }
 
 impl Client {
     pub(crate) fn new(workplace: &Workplace, pool: usize) -> Self {
-        let mut process = Command::new(binary())
-            .arg("--stdio")
-            .env("PROJECT_DIR", workplace.bin())
-            .env("HOME", "/nonexistent")
-            .env("NIX_SANDBOX_POOL", pool.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the server; build it, or name it in NIX_SANDBOX_BIN");
-        let to = process.stdin.take().expect("its input");
-        let from = BufReader::new(process.stdout.take().expect("its output"));
-        let mut client = Self { process, to, from, asked: 0 };
+        let mut command = Command::new(binary());
+        command.arg("--stdio").env("PROJECT_DIR", workplace.bin()).env("HOME", "/nonexistent");
+        command.env("NIX_SANDBOX_POOL", pool.to_string()).stderr(Stdio::null());
+        let mut client = Self { server: Peer::new(&mut command), asked: 0 };
         let hello = json!({
             "protocolVersion": "2025-06-18", "capabilities": {},
             "clientInfo": {"name": "bench", "version": "1"},
@@ -41,8 +64,7 @@ impl Client {
     }
 
     fn say(&mut self, message: &Value) {
-        let line = format!("{message}\n");
-        self.to.write_all(line.as_bytes()).expect("said");
+        self.server.say(&format!("{message}\n"));
     }
 
     fn ask(&mut self, method: &str, params: &Value) -> Value {
@@ -50,9 +72,7 @@ impl Client {
         let id = self.asked;
         self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
         loop {
-            let mut line = String::new();
-            assert!(self.from.read_line(&mut line).expect("heard") > 0, "the server has ended");
-            let answer: Value = serde_json::from_str(&line).expect("JSON");
+            let answer: Value = serde_json::from_str(&self.server.hear()).expect("JSON");
             if answer["id"] == id {
                 return answer;
             }
@@ -67,14 +87,7 @@ impl Client {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.process.id()
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.server.process.id()
     }
 }
 
@@ -86,7 +99,6 @@ pub(crate) fn contestants(workplace: &Workplace) -> Vec<Contestant<'_>> {
     let python = json!({"env": "python", "code": "print(1)"});
     let shell = json!({"env": "shell", "code": "true"});
     let session = json!({"env": "python", "code": "1", "session": "bench"});
-    let mut agent = Agent::new();
     vec![
         contestant("bubblewrap + python", with_python(workplace)),
         contestant("run, python, cold", call(0, python.clone(), "1")),
@@ -94,54 +106,21 @@ pub(crate) fn contestants(workplace: &Workplace) -> Vec<Contestant<'_>> {
         contestant("run, shell, cold", call(0, shell.clone(), "[exit 0")),
         contestant("run, shell, pool", call(8, shell, "[exit 0")),
         contestant("session call, python", call(8, session, "1")),
-        contestant("the same in the agent alone", move || agent.run("1")),
+        contestant("the same in the agent alone", agent_alone()),
         contestant("bubblewrap", bubblewrap(workplace, 10)),
     ]
 }
 
 /// The agent of a session without server and sandbox: what the interpreter itself does for a call.
-struct Agent {
-    process: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-}
-
-impl Agent {
-    fn new() -> Self {
-        let agent = concat!(env!("CARGO_MANIFEST_DIR"), "/agent/python/agent.py");
-        let script = "exec /usr/bin/python3 -I -u \"$0\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>&1";
-        let mut process = Command::new("sh")
-            .args(["-c", script, agent])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the agent");
-        let to = process.stdin.take().expect("its requests");
-        let from = BufReader::new(process.stdout.take().expect("its answers"));
-        let mut agent = Self { process, to, from };
-        agent.hears("ready 1\n");
-        agent
-    }
-
-    fn hears(&mut self, wanted: &str) {
-        let mut line = String::new();
-        self.from.read_line(&mut line).expect("heard");
-        assert_eq!(line, wanted);
-    }
-
-    fn run(&mut self, code: &str) {
-        let nonce = "0".repeat(32);
-        self.to
-            .write_all(format!("run 1 {nonce} {}\n{code}", code.len()).as_bytes())
-            .expect("asked");
-        self.hears(&format!("done 1 {nonce} 0\n"));
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+fn agent_alone() -> impl FnMut() + Send + use<> {
+    let agent = concat!(env!("CARGO_MANIFEST_DIR"), "/agent/python/agent.py");
+    let script = "exec /usr/bin/python3 -I -u \"$0\" 3<&0 4>&1 0</dev/null 1>/dev/null 2>&1";
+    let mut agent = Peer::new(Command::new("sh").args(["-c", script, agent]));
+    assert_eq!(agent.hear(), "ready 1\n");
+    let nonce = "0".repeat(32);
+    move || {
+        agent.say(&format!("run 1 {nonce} 1\n1"));
+        assert_eq!(agent.hear(), format!("done 1 {nonce} 0\n"));
     }
 }
 

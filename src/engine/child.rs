@@ -113,8 +113,8 @@ pub struct Parent<'l> {
     pub outputs: Option<BorrowedFd<'l>>,
     /// The host's `/proc`.
     pub proc: BorrowedFd<'l>,
-    /// Where its arguments lie, if it has looked.
-    pub arguments: Option<Arguments>,
+    /// Where its arguments lie.
+    pub arguments: Arguments,
 }
 
 /// What pid 1 is from here on. Never returns.
@@ -187,7 +187,9 @@ impl<'l> Child<'l> {
         match step {
             Step::LeaveLauncher => self.leave_launcher(),
             Step::MapIds => process::map_ids(self.plan().identity(), self.parent.proc),
-            Step::ForgetArguments => self.forget_arguments(),
+            Step::ForgetArguments => {
+                self.parent.arguments.forget(c"init").at("forget the launcher's arguments", "")
+            }
             Step::FirstToGo => self.first_to_go(),
             Step::TakeIds => process::take_ids(self.plan().identity()),
             Step::DieWithLauncher => self.die_with_launcher(),
@@ -282,15 +284,6 @@ impl<'l> Child<'l> {
         process::write_own(self.parent.proc, "oom_score_adj", "1000")
     }
 
-    fn forget_arguments(&self) -> Done {
-        let step = "forget the launcher's arguments";
-        let arguments = match self.parent.arguments {
-            Some(arguments) => arguments,
-            None => process::own_arguments(self.parent.proc)?,
-        };
-        arguments.forget(c"init").at(step, "")
-    }
-
     fn die_with_launcher(&self) -> Done {
         let step = "die with the launcher";
         nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).at(step, "")?;
@@ -353,10 +346,7 @@ impl<'l> Child<'l> {
     /// Makes the parents of `at`; returns `at` relative to the root.
     fn parents<'p>(&self, at: &'p Path) -> Result<&'p Path, StepError> {
         let relative = at.strip_prefix("/").unwrap_or(at);
-        match relative.parent() {
-            Some(parent) if parent != Path::new("") => self.mkdir(parent)?,
-            _ => {}
-        }
+        above(relative).map_or(Ok(()), |parent| self.mkdir(parent))?;
         Ok(relative)
     }
 
@@ -367,8 +357,8 @@ impl<'l> Child<'l> {
             Ok(()) | Err(Errno::EEXIST) => Ok(()),
             Err(errno) => Err(errno),
         };
-        let made = match (make(), relative.parent()) {
-            (Err(Errno::ENOENT), Some(parent)) if parent != Path::new("") => {
+        let made = match (make(), above(relative)) {
+            (Err(Errno::ENOENT), Some(parent)) => {
                 self.mkdir(parent)?;
                 make()
             }
@@ -697,8 +687,6 @@ impl<'l> Child<'l> {
         let filter = filter(access.wearer, access.profile);
         let own_filter = self::filter(Wearer::Init, access.profile);
         self.report_walls();
-        let watched = self.launch.watch_memory && removal::stands(Part::Watch);
-        let watch = watched.then(|| watch(self.plan())).flatten();
         init::block_signals().at("block signals", "")?;
         let terminal = self.terminal.is_some();
         removal::keep_capabilities();
@@ -715,7 +703,11 @@ impl<'l> Child<'l> {
         };
         // Before the program starts where there is time; else beside it.
         let ahead = matches!(self.line, Line::Order(_));
-        let meanwhile = || ahead.then(wear_own).unwrap_or_default();
+        let meanwhile = || {
+            if ahead {
+                wear_own();
+            }
+        };
         let payload = kernel::spawn_sharing(meanwhile, || self.become_payload(terminal));
         let payload = payload.at("start the payload", "")?;
         if !ahead {
@@ -723,6 +715,8 @@ impl<'l> Child<'l> {
         }
         // It has ended before it was told what to run.
         let Some(started) = self.own.begun else { kernel::exit_now(1) };
+        let watched = self.launch.watch_memory && removal::stands(Part::Watch);
+        let watch = watched.then(|| watch(self.plan())).flatten();
         let signals = init::signals().at("wait for signals", "")?;
         let (signals, go, report) = (&signals, self.own.go.take(), self.report()?);
         Reaper { payload, terminal, started, report, signals, go, watch }.run()
@@ -819,6 +813,11 @@ fn place(
     let mut kept = kernel::keep_only(&payload, &own).at("place descriptors", "")?.into_iter();
     let report = kept.next().ok_or(Errno::EBADF).at("place descriptors", "")?;
     Ok((report, kept.next()))
+}
+
+/// What a relative path lies in, if not in the root itself.
+fn above(relative: &Path) -> Option<&Path> {
+    relative.parent().filter(|parent| !parent.as_os_str().is_empty())
 }
 
 fn new_file(below: BorrowedFd<'_>, name: &OsStr) -> nix::Result<File> {

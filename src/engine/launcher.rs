@@ -188,8 +188,8 @@ impl Launcher {
                 launch.sources = sources.open(&launch.plan)?;
                 privilege::become_outside(launch.plan.identity().outside)?;
                 let (process, proc) = (own.as_fd(), proc.as_fd());
-                let parent =
-                    Parent { process, control: None, outputs: None, proc, arguments: None };
+                let arguments = process::own_arguments(proc)?;
+                let parent = Parent { process, control: None, outputs: None, proc, arguments };
                 let cloned = kernel::clone(removal::namespaces(), cgroup(&launch));
                 sandbox(cloned.map_err(refused)?, &launch, parent, Ahead::default())
             }
@@ -431,7 +431,7 @@ fn perform(
         control: Some(socket.as_fd()),
         outputs: outputs.as_ref().map(AsFd::as_fd),
         proc: proc.as_fd(),
-        arguments: Some(*arguments),
+        arguments: *arguments,
     };
     // A terminal is given to the leader of a session only.
     let session = !matches!(&launch.begin, Begin::Now(Start { terminal: Some(_), .. }));

@@ -35,7 +35,7 @@ pub(super) fn write_own(proc: BorrowedFd<'_>, name: &str, content: &str) -> Done
     File::from(file).write_all(content.as_bytes()).at("write", &shown)
 }
 
-/// Where this process's arguments lie, while it is dumpable: the bounds are shown to their owner only.
+/// Where this process's arguments lie. Others are told only while it is dumpable; itself always.
 pub(super) fn own_arguments(proc: BorrowedFd<'_>) -> Result<Arguments, StepError> {
     let step = "look where the arguments are";
     let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;

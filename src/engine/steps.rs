@@ -194,7 +194,7 @@ pub fn steps(plan: &Plan, ahead: Ahead) -> Vec<Step<'_>> {
         Step::MapIds,
         // While this process is dumpable: else its files in /proc are root's.
         Step::FirstToGo,
-        // While this process is dumpable: the bounds are shown to their owner only.
+        // Before there is anybody here who could read them.
         Step::ForgetArguments,
         Step::TakeIds,
         // After TakeIds: a change of credentials clears the death signal (prctl(2)).

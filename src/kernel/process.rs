@@ -198,8 +198,8 @@ pub fn spawn_sharing<F: FnMut() -> libc::c_int>(
     // SAFETY: stack and `shared` outlive the child's use of this memory, which is waited for below. The
     // caller has one thread. The two tasks share even its thread-local storage, so they take turns: the
     // child waits at the gate while `meanwhile` runs; afterwards this task is in futex(2), which
-    // returns when the child has left, until then fails with nothing (signals are blocked or fatal), and
-    // so writes no errno. The child has its own signal dispositions, mask and credentials (none of
+    // fails with nothing before the child has left (signals are blocked or fatal), and so writes no
+    // errno beside it. The child has its own signal dispositions, mask and credentials (none of
     // those flags is given). The two null pointers belong to flags that are not given.
     let pid = unsafe {
         let none = std::ptr::null_mut::<libc::c_void>();
@@ -479,7 +479,7 @@ impl Arguments {
     /// Reads it out of a process's `/proc/self/stat`, whatever `/proc` that came from.
     ///
     /// # Errors
-    /// `stat` cannot be understood (`EIO`): the process is not dumpable, so that the bounds are hidden.
+    /// `stat` cannot be understood, or hides the bounds, as from everybody but whom it may trust (`EIO`).
     pub fn read(stat: &[u8]) -> nix::Result<Self> {
         let stat = String::from_utf8_lossy(stat);
         // After the program's name, which may hold anything and ends with the last parenthesis, the

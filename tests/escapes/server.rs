@@ -96,7 +96,7 @@ impl Server {
     }
 
     pub(crate) fn next(&self) -> Value {
-        let line = self.lines.recv_timeout(PATIENCE).expect("an answer in time");
+        let line = self.lines.recv_timeout(PATIENCE * slower()).expect("an answer in time");
         serde_json::from_str(&line).expect("JSON")
     }
 
