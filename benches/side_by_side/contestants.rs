@@ -1,10 +1,12 @@
 //! Who is measured.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{getegid, geteuid, pipe2};
 use nix_sandbox::backend::native::Native;
 use nix_sandbox::backend::{Backend, Handover};
@@ -82,10 +84,9 @@ pub(crate) fn with_closure<'a>(
     let plan = plan(workplace, paths);
     let mut all = vec![
         contestant("bubblewrap", bubblewrap(workplace, paths)),
-        contestant("server, cold", server(&servers.cold, plan.clone())),
-        contestant("server, template", server(&servers.template, plan.clone())),
-        contestant("server, blank", server(&servers.blank, plan))
-            .and_then(|| servers.blank.wait_until_filled()),
+        server("server, cold", &servers.cold, plan.clone()),
+        server("server, template", &servers.template, plan.clone()),
+        server("server, blank", &servers.blank, plan),
     ];
     if paths == 10 {
         all.push(contestant("floor", floor::run(workplace, Net::Shared)));
@@ -191,12 +192,23 @@ pub(crate) fn plan_of(workplace: &Workplace, paths: usize, words: &[&str]) -> Pl
     builder.build().expect("a plan")
 }
 
-fn server(native: &Native, plan: Plan) -> impl FnMut() + Send {
-    move || launch(native, &plan)
+/// One of ours. The outcome is there before the sandbox has gone, and the next one is not made at once: a
+/// round of another does not begin before.
+fn server<'a>(name: &str, native: &'a Native, plan: Plan) -> Contestant<'a> {
+    let ended = Arc::new(Mutex::new(None));
+    let last = Arc::clone(&ended);
+    let run = move || *ended.lock().expect("the last one") = Some(launch(native, &plan));
+    contestant(name, run).and_then(move || {
+        if let Some(pid1) = last.lock().expect("the last one").take() {
+            let mut gone = [PollFd::new(pid1.as_fd(), PollFlags::POLLIN)];
+            poll(&mut gone, PollTimeout::NONE).expect("its end");
+        }
+        native.wait_until_filled();
+    })
 }
 
-/// One sandbox of a server, from the plan to the outcome.
-pub(crate) fn launch(native: &Native, plan: &Plan) {
+/// One sandbox of a server, from the plan to the outcome; its pid 1, which may still have to end.
+pub(crate) fn launch(native: &Native, plan: &Plan) -> OwnedFd {
     let (report, out, err) = (pipe(), pipe(), pipe());
     let stdio = [pipe().0, out.1, err.1];
     let handover = Handover {
@@ -222,6 +234,7 @@ pub(crate) fn launch(native: &Native, plan: &Plan) {
     };
     let outcome = watch.to_end().expect("an outcome");
     assert_eq!(outcome.ending, Ending::Exited { code: 0 });
+    started.pidfd
 }
 
 pub(crate) fn pipe() -> (OwnedFd, OwnedFd) {

@@ -97,12 +97,15 @@ pub(crate) fn contestants(workplace: &Workplace) -> Vec<Contestant<'_>> {
         move || client.run(&arguments, expected)
     };
     let python = json!({"env": "python", "code": "print(1)"});
+    let at_once = "import os; print(1, flush=True); os._exit(0)";
+    let at_once = json!({"env": "python", "code": at_once});
     let shell = json!({"env": "shell", "code": "true"});
     let session = json!({"env": "python", "code": "1", "session": "bench"});
     vec![
         contestant("bubblewrap + python", with_python(workplace)),
         contestant("run, python, cold", call(0, python.clone(), "1")),
         contestant("run, python, pool", call(8, python, "1")),
+        contestant("the same, but os._exit(0) is Python's end", call(8, at_once, "1")),
         contestant("run, shell, cold", call(0, shell.clone(), "[exit 0")),
         contestant("run, shell, pool", call(8, shell, "[exit 0")),
         contestant("session call, python", call(8, session, "1")),

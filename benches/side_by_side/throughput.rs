@@ -39,9 +39,9 @@ pub(crate) fn measure(workplace: &Workplace, servers: &Servers, rounds: usize) -
                         "floor" => contestant("", floor::run(workplace, Net::Shared)),
                         "floor, a network each" => contestant("", floor::run(workplace, Net::Own)),
                         "server, template" => {
-                            contestant("", || contestants::launch(&servers.template, &plan))
+                            contestant("", || drop(contestants::launch(&servers.template, &plan)))
                         }
-                        _ => contestant("", || contestants::launch(&servers.blank, &plan)),
+                        _ => contestant("", || drop(contestants::launch(&servers.blank, &plan))),
                     }
                 };
                 if name.ends_with("burst") {
@@ -99,12 +99,12 @@ pub(crate) fn endure(workplace: &Workplace, servers: &Servers, launches: usize) 
     let tenth = launches / 10;
     let mut tenths = Vec::new();
     // Once, so that what is made at the first use is there.
-    contestants::launch(&servers.template, &plan);
+    drop(contestants::launch(&servers.template, &plan));
     let before = crate::memory::own();
     for part in 0..10 {
         eprint!("\r{launches} launches: {part}0 %   ");
         let begun = Instant::now();
-        (0..tenth).for_each(|_| contestants::launch(&servers.template, &plan));
+        (0..tenth).for_each(|_| drop(contestants::launch(&servers.template, &plan)));
         tenths.push(begun.elapsed() / u32::try_from(tenth.max(1)).unwrap_or(1));
     }
     eprintln!();

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
-use nix::sys::stat::{Mode, fstatat};
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
 
 use super::report::{At, Done, StepError};
 use crate::kernel::{self, Attributes};
@@ -83,8 +83,8 @@ impl Covers {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let proc = openat(root, "proc", flags, Mode::empty()).at("mask", "proc")?;
         let proc = proc.as_fd();
-        FILES.iter().try_for_each(|name| cover(proc, self.file.as_fd(), name))?;
-        DIRECTORIES.iter().try_for_each(|name| cover(proc, self.directory.as_fd(), name))?;
+        cover(proc, self.file.as_fd(), &FILES)?;
+        cover(proc, self.directory.as_fd(), &DIRECTORIES)?;
         let step = "make read-only";
         let sys = kernel::clone_tree(proc, Path::new("sys"), true).at(step, "/proc/sys")?;
         kernel::set_attributes(sys.as_fd(), Attributes::RDONLY, true).at(step, "/proc/sys")?;
@@ -92,15 +92,23 @@ impl Covers {
     }
 }
 
-/// Covers `/proc/NAME`, where there is one, by a copy of `source`, which takes its attributes from
-/// the sealed root.
-fn cover(proc: BorrowedFd<'_>, source: BorrowedFd<'_>, name: &str) -> Done {
+/// Covers each `/proc/NAME` that there is by a copy of `source`, which takes its attributes from the
+/// sealed root.
+fn cover(proc: BorrowedFd<'_>, source: BorrowedFd<'_>, names: &[&str]) -> Done {
     let step = "mask";
-    if fstatat(proc, name, AtFlags::AT_SYMLINK_NOFOLLOW) == Err(Errno::ENOENT) {
-        return Ok(());
+    let mut spare = None;
+    for name in names {
+        let tree = match spare.take() {
+            Some(tree) => tree,
+            None => kernel::clone_tree(source, Path::new(""), false).at(step, name)?,
+        };
+        match kernel::move_onto(tree.as_fd(), proc, Path::new(name)) {
+            // This kernel has none.
+            Err(Errno::ENOENT) => spare = Some(tree),
+            covered => covered.at(step, name)?,
+        }
     }
-    let tree = kernel::clone_tree(source, Path::new(""), false).at(step, name)?;
-    kernel::move_onto(tree.as_fd(), proc, Path::new(name)).at(step, name)
+    Ok(())
 }
 
 /// Namespaced limits (`/proc/sys/user`), each with its value inside: no namespace can be made,

@@ -25,7 +25,7 @@ use nix::unistd::{ForkResult, Uid};
 use super::report::StepError;
 use super::steps::bind_sources;
 use crate::kernel;
-use crate::plan::{HostFile, Plan};
+use crate::plan::{HostFile, Plan, lies_in};
 
 /// Where Nix keeps what never changes.
 const STORE: &str = "/nix/store";
@@ -70,7 +70,7 @@ impl Sources {
             }
             Err(errno) => errno == Errno::ENOENT,
         };
-        bind_sources(plan).any(|(at, source)| !at.starts_with(STORE) && changed(source))
+        bind_sources(plan).any(|(at, source)| !lies_in(at, STORE) && changed(source))
     }
 
     fn open_one(&self, source: &HostFile, outside: u32) -> Result<Option<OwnedFd>, StepError> {

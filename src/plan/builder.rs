@@ -102,7 +102,7 @@ impl PlanBuilder {
         self.mounts.sort_by(|a, b| a.at.as_os_str().cmp(b.at.as_os_str()));
         self.check_mounts()?;
         let Self { environment, identity, mounts, limits, access, command } = self;
-        Ok(Plan { environment, identity, mounts, limits, access, command })
+        Ok(Plan { environment, identity, mounts: mounts.into(), limits, access, command })
     }
 
     fn check_identity(&self) -> Result<(), PlanError> {
@@ -263,7 +263,7 @@ pub(crate) fn is_plain(path: &Path) -> bool {
 }
 
 /// Whether a plain path is `place` or below it; in the root lies nothing but itself.
-fn lies_in(path: &Path, place: &str) -> bool {
+pub(crate) fn lies_in(path: &Path, place: &str) -> bool {
     let rest = path.as_os_str().as_bytes().strip_prefix(place.as_bytes());
     rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
 }
@@ -287,7 +287,7 @@ impl TryFrom<PlanBuilder> for Plan {
 impl From<Plan> for PlanBuilder {
     fn from(plan: Plan) -> Self {
         let Plan { environment, identity, mounts, limits, access, command } = plan;
-        Self { environment, identity, mounts, limits, access, command }
+        Self { environment, identity, mounts: mounts.to_vec(), limits, access, command }
     }
 }
 

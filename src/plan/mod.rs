@@ -13,8 +13,8 @@ mod mount;
 pub(crate) mod os_text;
 
 pub use access::{Access, ProcMode, Wall};
-pub(crate) use builder::is_plain;
 pub use builder::{PlanBuilder, PlanError};
+pub(crate) use builder::{is_plain, lies_in};
 pub use identity::{Identity, Ids};
 pub use limits::{Limit, LimitError, LimitOverrides, Limits, parse_size};
 pub use mount::{FileIdentity, HostFile, Mount, MountKind, OUTPUTS};
@@ -22,6 +22,7 @@ pub use mount::{FileIdentity, HostFile, Mount, MountKind, OUTPUTS};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -75,7 +76,8 @@ impl Jail {
 pub struct Plan {
     environment: String,
     identity: Identity,
-    mounts: Vec<Mount>,
+    /// Shared: a closure may have a thousand, and each launch has copies of its plan.
+    mounts: Arc<[Mount]>,
     limits: Limits,
     access: Access,
     command: Command,
@@ -121,7 +123,7 @@ impl Plan {
     /// What this plan has in common with others of its kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        Kind { mounts: self.mounts.clone(), proc: self.access.proc }
+        Kind { mounts: Arc::clone(&self.mounts), proc: self.access.proc }
     }
 
     /// Whether a sandbox made for this plan can serve `other`: all is alike but what is run and what
@@ -165,7 +167,7 @@ impl Plan {
 /// tree made ahead.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kind {
-    mounts: Vec<Mount>,
+    mounts: Arc<[Mount]>,
     proc: ProcMode,
 }
 
@@ -176,7 +178,7 @@ impl Kind {
         let alike = |(a, b): (&Mount, &Mount)| a == b || (a.at == b.at && sized_alike(a, b));
         self.proc == plan.access.proc
             && self.mounts.len() == plan.mounts.len()
-            && self.mounts.iter().zip(&plan.mounts).all(alike)
+            && self.mounts.iter().zip(plan.mounts.iter()).all(alike)
     }
 }
 

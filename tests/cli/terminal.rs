@@ -137,7 +137,9 @@ fn ctrl_z_then_fg_with_and_without_a_pty() {
 #[test]
 fn an_interactive_shell_inside_has_job_control() {
     let mut tty = Tty::start(&["exec", "--", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
-    tty.keys("sh -c 'echo beg''un; exec sleep 1000'\r");
+    // `fg` tells the command before it hands over the terminal: a Ctrl-C in between would be the shell's.
+    let job = r#"sh -c 'trap "echo back" CONT; echo beg''un; while :; do sleep 0.1; done'"#;
+    tty.keys(&format!("{job}\r"));
     tty.until("begun\r\n");
     // Until the shell waits for it, which nothing tells.
     std::thread::sleep(std::time::Duration::from_millis(500) * slower());
@@ -145,7 +147,8 @@ fn an_interactive_shell_inside_has_job_control() {
     tty.until("Stopped");
     tty.until("$ ");
     tty.keys("fg\r");
-    tty.until("fg\r\nsh -c 'echo beg''un; exec sleep 1000'\r\n");
+    tty.until(&format!("fg\r\n{job}\r\n"));
+    tty.until("back\r\n");
     tty.keys("\x03");
     tty.until("^C");
     tty.until("$ ");

@@ -15,7 +15,6 @@ mod remarks;
 mod rows;
 
 use escapes::harness::{self, Entry};
-pub(crate) use escapes::support;
 use rows::Rows;
 
 /// The walls that can be left out, with the head of their column. What cannot be is told in the table's

@@ -288,6 +288,8 @@ fn a_refusal_is_one_line() {
 fn the_steps_are_called_as_the_engine_calls_them() {
     let engine = [
         include_str!("../../../engine/child.rs"),
+        include_str!("../../../engine/child/order.rs"),
+        include_str!("../../../engine/child/tree.rs"),
         include_str!("../../../engine/launcher.rs"),
         include_str!("../../../engine/landlock.rs"),
         include_str!("../../../engine/privilege.rs"),
