@@ -13,7 +13,7 @@ use crate::audit::{self, Audit};
 use crate::backend::{Backend, BackendError, Begun, Handover, Started, StepError, file_in_memory};
 use crate::doctor::{self, Host};
 use crate::environment::catalog::{Catalog, CatalogError};
-use crate::environment::{Origin, Receipt};
+use crate::environment::{Origin, Receipt, source};
 use crate::gallery::Gallery;
 use crate::outcome::Outcome;
 use crate::outputs::Outputs;
@@ -358,8 +358,21 @@ impl Runner {
             )));
         }
         let environment = self.catalog.get(&request.environment)?;
-        planner::plan(request, &environment, &self.ground, self.outside)
+        let ground = self.ground_now()?;
+        planner::plan(request, &environment, &ground, self.outside)
             .map_err(|error| RunError::caller(error.to_string()))
+    }
+
+    /// With the project that stands there now.
+    fn ground_now(&self) -> Result<Ground, RunError> {
+        let mut ground = self.ground.clone();
+        if let Some((project, _)) = &mut ground.project {
+            *project = source::check_again(project).map_err(|error| RunError::Other {
+                fault: Fault::Host,
+                message: format!("the project: {error}"),
+            })?;
+        }
+        Ok(ground)
     }
 }
 

@@ -6,6 +6,7 @@
 mod order;
 mod tree;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -26,10 +27,10 @@ use super::removal::{self, Part};
 use super::report::{At, Done, Report, StepError};
 use super::start::{self, Begin, Start};
 use super::steps::{self, Ahead, SHARED_MEMORY, Step, steps};
-use super::{Launch, payload, process};
+use super::{Launch, payload, privilege, process};
 use crate::kernel::{self, Arguments};
 use crate::outcome::{Strength, WallReport};
-use crate::plan::{Command, Identity, Plan, ProcMode, Wall};
+use crate::plan::{Command, Plan, ProcMode, Wall};
 use crate::policy::Wearer;
 
 /// Pid 1's state while it enacts its steps.
@@ -70,6 +71,8 @@ pub struct Parent<'l> {
     pub proc: BorrowedFd<'l>,
     /// Where its arguments lie.
     pub arguments: Arguments,
+    /// Whether it has the group of the host's root; see [`privilege::has_root_group`].
+    pub root_group: bool,
 }
 
 /// What pid 1 is from here on. Never returns.
@@ -344,24 +347,26 @@ impl<'l> Child<'l> {
         if removal::stands(Part::Seccomp) {
             kernel::load_filter(filter).at("load the system-call filter", "")?;
         }
-        // Over the payload's, which it wears already: without it nothing is lost but depth, so a
-        // refusal does not end the run.
-        let wear_own = || {
-            if removal::stands(Part::Seccomp) {
-                let _ = kernel::load_filter(own_filter);
-            }
+        // Over the payload's, which it wears already.
+        let wear_own = || match removal::stands(Part::Seccomp) {
+            true => kernel::load_filter(own_filter).at("load pid 1's system-call filter", ""),
+            false => Ok(()),
         };
         // Before the program starts where there is time; else beside it.
         let ahead = matches!(self.line, Line::Order(_));
+        let worn = Cell::new(Ok(()));
         let meanwhile = || {
             if ahead {
-                wear_own();
+                worn.set(wear_own());
             }
         };
-        let payload = kernel::spawn_sharing(meanwhile, || self.become_payload(terminal));
+        let payload = kernel::spawn_sharing(meanwhile, || match worn.replace(Ok(())) {
+            Ok(()) => self.become_payload(terminal),
+            Err(error) => self.fail(error),
+        });
         let payload = payload.at("start the payload", "")?;
         if !ahead {
-            wear_own();
+            wear_own()?;
         }
         // It has ended before it was told what to run.
         let Some(started) = self.own.begun else { kernel::exit_now(1) };
@@ -388,7 +393,6 @@ impl<'l> Child<'l> {
     }
 
     fn report_walls(&mut self) {
-        let Identity { inside, outside, .. } = self.plan().identity().clone();
         let access = self.plan().access().clone();
         let nested = match access.proc {
             ProcMode::Fresh => "nested ones refused by a limit of 0 and by seccomp",
@@ -398,10 +402,8 @@ impl<'l> Child<'l> {
             Wall::Namespaces,
             &format!("user, pid, mount, network, ipc, uts, cgroup; {nested}"),
         );
-        self.active(
-            Wall::Identity,
-            &format!("uid {} inside is uid {} of the host", inside.uid, outside.uid),
-        );
+        let identity = privilege::identity_wall(self.plan().identity(), self.parent.root_group);
+        self.walls.push(identity);
         self.active(Wall::Capabilities, "all five sets empty, no_new_privs set");
         self.active(
             Wall::Seccomp,

@@ -12,7 +12,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, open};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
@@ -131,6 +132,8 @@ impl Launcher {
     /// program's main thread, before any other is started: the launcher dies with the thread that
     /// made it.
     ///
+    /// Whoever calls this should allow himself all open files that he may ([`allow_open_files`]).
+    ///
     /// # Errors
     /// This program cannot be executed again, or the launcher could not give up root.
     pub fn spawn(outside: Ids) -> Result<Self, LauncherError> {
@@ -189,7 +192,9 @@ impl Launcher {
                 privilege::become_outside(launch.plan.identity().outside)?;
                 let (process, proc) = (own.as_fd(), proc.as_fd());
                 let arguments = process::own_arguments(proc)?;
-                let parent = Parent { process, control: None, outputs: None, proc, arguments };
+                let (control, outputs) = (None, None);
+                let root_group = privilege::has_root_group();
+                let parent = Parent { process, control, outputs, proc, arguments, root_group };
                 let cloned = kernel::clone(removal::namespaces(), cgroup(&launch));
                 sandbox(cloned.map_err(refused)?, &launch, parent, Ahead::default())
             }
@@ -313,6 +318,18 @@ impl Drop for Line {
     }
 }
 
+/// Raises this process's limit of open files to what it may have. While it is lower than a payload's
+/// (4,096), payloads of the same host user can make every message with a descriptor fail: those on their
+/// way count per user, against the limit of the sender (`ETOOMANYREFS`, unix(7)).
+///
+/// # Errors
+/// None that is known.
+pub fn allow_open_files() -> Result<(), StepError> {
+    let failed = |errno| StepError::new("raise the limit of open files", "", errno);
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(failed)
+}
+
 pub(super) fn gone(how: &str) -> LauncherError {
     LauncherError::Gone(how.to_owned())
 }
@@ -335,7 +352,7 @@ fn sandbox(
 /// Its end is the closing of the socket, or the death of the server.
 #[must_use]
 pub fn main(arguments: &[String]) -> i32 {
-    let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned() else { return 1 };
+    let Ok(socket) = take_socket() else { return 1 };
     let mut prepared = match prepare(arguments) {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -349,11 +366,21 @@ pub fn main(arguments: &[String]) -> i32 {
     serve(&socket, &mut prepared)
 }
 
+/// The socket to the server, which comes as 0. It shall have one descriptor only: pid 1 closes it.
+fn take_socket() -> nix::Result<OwnedFd> {
+    let socket = nix::unistd::dup(std::io::stdin())?;
+    nix::fcntl::fcntl(&socket, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    let nothing = open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    nix::unistd::dup2_stdin(nothing)?;
+    Ok(socket)
+}
+
 /// What a launcher process has.
 struct Prepared {
     own: OwnedFd,
     proc: OwnedFd,
     arguments: Arguments,
+    root_group: bool,
     /// The directory behind `/outputs` and the place where things are made ahead, if it was told so.
     outputs: Option<OwnedFd>,
     workshop: Option<Workshop>,
@@ -366,7 +393,9 @@ fn prepare(arguments: &[String]) -> Result<Prepared, StepError> {
     };
     let step = |name: &'static str| move |errno| StepError::new(name, "", errno);
     let ids = Ids { uid, gid };
+    allow_open_files()?;
     privilege::become_outside(ids)?;
+    let root_group = privilege::has_root_group();
     let proc = host_proc()?;
     let wanted = arguments.get(2).is_some_and(|option| option == OUTPUTS);
     let workshop = wanted.then(|| Workshop::enter(ids, proc.as_fd())).transpose()?;
@@ -380,7 +409,7 @@ fn prepare(arguments: &[String]) -> Result<Prepared, StepError> {
     // Ended sandboxes leave no zombie: their pidfds tell all that is asked.
     kernel::ignore_children().map_err(step("ignore ended children"))?;
     let own = kernel::pidfd_open(Pid::this()).map_err(step("open a pidfd of the launcher"))?;
-    Ok(Prepared { own, proc, arguments, outputs, workshop })
+    Ok(Prepared { own, proc, arguments, root_group, outputs, workshop })
 }
 
 /// After [`privilege::become_outside`]: a change of credentials clears the death signal.
@@ -403,8 +432,19 @@ fn serve(socket: &OwnedFd, prepared: &mut Prepared) -> i32 {
             Ok(Some((task, launch))) => perform(socket, prepared, task, &launch),
             Err(error) => (Err(error), None),
         };
-        if reply(socket, &answer, pidfd.as_ref()).is_err() {
-            return 1;
+        match reply(socket, &answer, pidfd.as_ref()) {
+            Ok(()) => {}
+            Err(Errno::EPIPE | Errno::ECONNRESET) => return 1,
+            Err(errno) => {
+                // A sandbox that nobody can be given.
+                if let Some(pidfd) = pidfd {
+                    let _ = kernel::pidfd_signal(pidfd.as_fd(), libc::SIGKILL);
+                }
+                let refused = StepError::new("hand out the sandbox", "", errno);
+                if reply(socket, &Err(refused), None).is_err() {
+                    return 1;
+                }
+            }
         }
     }
 }
@@ -425,13 +465,14 @@ fn perform(
     task: Task,
     launch: &Launch,
 ) -> (Answer, Option<OwnedFd>) {
-    let Prepared { own, proc, arguments, outputs, workshop } = prepared;
+    let Prepared { own, proc, arguments, root_group, outputs, workshop } = prepared;
     let parent = Parent {
         process: own.as_fd(),
         control: Some(socket.as_fd()),
         outputs: outputs.as_ref().map(AsFd::as_fd),
         proc: proc.as_fd(),
         arguments: *arguments,
+        root_group: *root_group,
     };
     // A terminal is given to the leader of a session only.
     let session = !matches!(&launch.begin, Begin::Now(Start { terminal: Some(_), .. }));

@@ -7,7 +7,9 @@
 //! |---|---|---|
 //! | memory of processes | `/proc/PID/statm`, which needs no rights | too much: what is shared counts for each |
 //! | the same, exactly | `/proc/PID/smaps_rollup` | dear, so only where the cheap sum is above the limit |
+//! | the same of a process that is not dumpable | `/proc/PID/status` | what is shared counts for each |
 //! | files in `/workspace`, `/tmp`, `/dev/shm` | statfs(2) | |
+//! | System V memory, queues and semaphores | `/proc/sysvipc` | also where nobody maps them |
 //! | memfds, pipes, sockets that nobody maps | not seen | `RLIMIT_FSIZE` and `RLIMIT_NOFILE` bound them |
 //!
 //! It may cost a hundredth of a processor, and looks the more rarely the dearer a look is. So it is
@@ -70,8 +72,8 @@ impl MemoryWatch {
     }
 
     fn look(&mut self, now: Instant) -> Option<u64> {
-        let files = self.files();
-        let most = files + self.processes(|pid| statm(pid).map(|(resident, _)| resident));
+        let files = self.files() + ipc();
+        let most = files + self.processes(|pid| Some(statm(pid)? * self.page));
         if most <= self.limit || (most <= self.exact_above && now < self.exact_due) {
             return None;
         }
@@ -94,12 +96,12 @@ impl MemoryWatch {
     }
 
     /// The sum over all processes but pid 1, bytes.
-    fn processes(&self, pages: impl Fn(&str) -> Option<u64>) -> u64 {
+    fn processes(&self, bytes: impl Fn(&str) -> Option<u64>) -> u64 {
         let Ok(entries) = fs::read_dir("/proc") else { return 0 };
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let pids =
             names.filter(|name| name != "1" && name.starts_with(|c: char| c.is_ascii_digit()));
-        pids.filter_map(|pid| pages(&pid)).sum::<u64>() * self.page
+        pids.filter_map(|pid| bytes(&pid)).sum()
     }
 
     /// What processes and files use together. A file that is mapped is in both sums, so of the two
@@ -107,10 +109,8 @@ impl MemoryWatch {
     fn exact(&self, files: u64) -> u64 {
         let shared = std::cell::Cell::new(0);
         let own = self.processes(|pid| {
-            // A process that is not dumpable shows it to nobody.
-            let (anonymous, shmem) = rollup(pid)
-                .map(|(anonymous, shmem)| (anonymous / self.page, shmem))
-                .or_else(|| statm(pid).map(|(resident, shared)| (resident - shared, 0)))?;
+            // A process that is not dumpable shows the first to nobody.
+            let (anonymous, shmem) = rollup(pid).or_else(|| status(pid))?;
             shared.set(shared.get() + shmem);
             Some(anonymous)
         });
@@ -128,15 +128,13 @@ pub(crate) fn of(plan: &Plan) -> MemoryWatch {
     MemoryWatch::new(plan.limits().memory, plan.mounts().iter().filter_map(place).collect())
 }
 
-/// Resident pages, and how many of them are files or shared (proc_pid_statm(5)).
-fn statm(pid: &str) -> Option<(u64, u64)> {
+/// Resident pages (proc_pid_statm(5)).
+fn statm(pid: &str) -> Option<u64> {
     parse_statm(&fs::read_to_string(format!("/proc/{pid}/statm")).ok()?)
 }
 
-fn parse_statm(text: &str) -> Option<(u64, u64)> {
-    let mut fields = text.split(' ').skip(1).map(str::parse);
-    let (resident, shared) = (fields.next()?.ok()?, fields.next()?.ok()?);
-    Some((resident, shared.min(resident)))
+fn parse_statm(text: &str) -> Option<u64> {
+    text.split(' ').nth(1)?.parse().ok()
 }
 
 /// Bytes of anonymous and of shared memory; what several processes map counts for each in part
@@ -146,11 +144,40 @@ fn rollup(pid: &str) -> Option<(u64, u64)> {
 }
 
 fn parse_rollup(text: &str) -> Option<(u64, u64)> {
-    let bytes = |key| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key))?;
-        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+    Some((bytes(text, "Pss_Anon:")?, bytes(text, "Pss_Shmem:")?))
+}
+
+/// The same where each of several processes counts in full (proc_pid_status(5)).
+fn status(pid: &str) -> Option<(u64, u64)> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some((bytes(&text, "RssAnon:")?, bytes(&text, "RssShmem:")?))
+}
+
+fn bytes(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// What a semaphore takes, bytes: a line of the processor's cache (`struct sem`, ipc/sem.c).
+const SEMAPHORE: u64 = 64;
+
+/// Bytes of System V shared memory, messages and semaphores, which live on while nobody uses them
+/// (proc_sysvipc(5)).
+fn ipc() -> u64 {
+    let sum = |kind: &str, columns: &[&str]| {
+        let text = fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default();
+        sum_columns(&text, columns)
     };
-    Some((bytes("Pss_Anon:")?, bytes("Pss_Shmem:")?))
+    sum("shm", &["rss", "swap"]) + sum("msg", &["cbytes"]) + sum("sem", &["nsems"]) * SEMAPHORE
+}
+
+/// The sum of all numbers below these heads.
+fn sum_columns(table: &str, heads: &[&str]) -> u64 {
+    let mut lines = table.lines().map(str::split_whitespace);
+    let Some(names) = lines.next() else { return 0 };
+    let wanted: Vec<bool> = names.map(|name| heads.contains(&name)).collect();
+    let numbers = lines.flat_map(|line| line.zip(&wanted).filter(|(_, wanted)| **wanted));
+    numbers.filter_map(|(number, _)| number.parse::<u64>().ok()).sum()
 }
 
 /// Kills every process of the sandbox but the caller, pid 1, and collects them: what they used
@@ -169,12 +196,18 @@ mod tests {
 
     #[test]
     fn the_kernels_files_are_read_as_documented() {
-        assert_eq!(parse_statm("2331 1450 700 5 0 300 0\n"), Some((1450, 700)));
-        assert_eq!(parse_statm("0 0 0 0 0 0 0\n"), Some((0, 0)));
+        assert_eq!(parse_statm("2331 1450 700 5 0 300 0\n"), Some(1450));
+        assert_eq!(parse_statm("0 0 0 0 0 0 0\n"), Some(0));
         assert_eq!(parse_statm(""), None);
         let text = "55d0-7ffc ---p 00000000 00:00 0  [rollup]\nRss:  3000 kB\nPss:  900 kB\n\
             Pss_Anon:             512 kB\nPss_File:  300 kB\nPss_Shmem:             16 kB\n";
         assert_eq!(parse_rollup(text), Some((512 << 10, 16 << 10)));
+        let shm = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid\
+            \x20 cuid  cgid      atime      dtime      ctime                   rss                  swap\n\
+            \x20        0          3   600               8192   9     9      0  1000  1000\
+            \x20 1000  1000          0          0 1700000000                  4096                  8192\n";
+        assert_eq!(sum_columns(shm, &["rss", "swap"]), 12288);
+        assert_eq!(sum_columns("", &["rss"]), 0);
         // Before Linux 5.4 it does not tell them apart.
         assert_eq!(parse_rollup("Rss:  3000 kB\nPss:  900 kB\n"), None);
     }

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
-use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Uid};
 
@@ -109,11 +109,12 @@ pub(crate) fn rlimit_values(limits: &Limits) -> [(Resource, u64, u64); 9] {
     ]
 }
 
-/// Sets a limit, never above what this process was given.
+/// Sets a limit, never above what this process was given; of open files half of that at most, see
+/// [`super::launcher::allow_open_files`].
 fn limit(resource: Resource, soft: u64, hard: u64) -> Done {
     let step = "set limit";
-    let (_, most) =
-        nix::sys::resource::getrlimit(resource).at(step, format_args!("{resource:?}"))?;
+    let (_, given) = getrlimit(resource).at(step, format_args!("{resource:?}"))?;
+    let most = if resource == Resource::RLIMIT_NOFILE { given / 2 } else { given };
     setrlimit(resource, soft.min(most), hard.min(most)).at(step, format_args!("{resource:?}"))
 }
 

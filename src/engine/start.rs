@@ -10,18 +10,19 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
 use super::report::StepError;
 use crate::kernel;
 use crate::plan::Command;
 
-/// How long something may take that is made ahead, milliseconds: a file system that hangs must not
-/// make everybody wait who comes after.
-const PATIENCE_MS: u16 = 10_000;
+/// How long something may take that is made ahead: a file system that hangs must not make everybody
+/// wait who comes after.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// When a sandbox is told what its payload gets.
 #[derive(Debug)]
@@ -179,10 +180,16 @@ pub fn wait_until_standing(order: BorrowedFd<'_>) -> Result<Option<CodePlace>, S
 /// What came with the answer; `step` is what was asked for.
 fn hear(from: BorrowedFd<'_>, step: &str) -> Result<Vec<OwnedFd>, StepError> {
     let failed = |errno| StepError::new(step, "", errno);
-    match poll(&mut [PollFd::new(from, PollFlags::POLLIN)], PATIENCE_MS) {
-        Ok(0) => return Err(failed(Errno::ETIMEDOUT)),
-        Ok(_) | Err(Errno::EINTR) => {}
-        Err(errno) => return Err(failed(errno)),
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut [PollFd::new(from, PollFlags::POLLIN)], left) {
+            Ok(0) => return Err(failed(Errno::ETIMEDOUT)),
+            Ok(_) => break,
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(failed(errno)),
+        }
     }
     let answer = kernel::receive_message(from).map_err(failed)?;
     let (bytes, fds) = answer.ok_or(failed(Errno::ESRCH))?;

@@ -13,7 +13,8 @@ use crate::plan::{HostFile, Limits, Mount, MountKind, Plan, ProcMode};
 /// One thing that pid 1 tells the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step<'p> {
-    /// Give up the launcher's socket: nothing of the launcher's may be reachable from here.
+    /// Give up the launcher's socket: nobody is to be reached over it from here. What else the launcher has
+    /// open goes with [`Step::PlaceDescriptors`].
     LeaveLauncher,
     /// Map the one user and the one group, setgroups(2) denied.
     MapIds,

@@ -57,11 +57,21 @@ pub(super) fn send(socket: &OwnedFd, launch: &Launch, task: Task) -> Result<(), 
     let head = serde_json::to_vec(&head).map_err(|error| LauncherError::Gone(error.to_string()))?;
     let fds: Vec<BorrowedFd<'_>> =
         [plan.as_fd()].into_iter().chain(cgroup.iter().map(AsFd::as_fd)).chain(begin).collect();
-    let unreached = |errno: Errno| gone(&format!("cannot be reached: {}", errno.desc()));
+    let unreached = |errno: Errno| match errno {
+        Errno::EPIPE | Errno::ECONNRESET => gone(&format!("cannot be reached: {}", errno.desc())),
+        errno => StepError::new("ask the launcher", "", errno).into(),
+    };
     kernel::send_message(socket.as_fd(), &head, &fds).map_err(unreached)?;
     let sources: Vec<BorrowedFd<'_>> = sources.iter().map(AsFd::as_fd).collect();
     for batch in sources.chunks(kernel::MESSAGE_DESCRIPTORS) {
-        kernel::send_message(socket.as_fd(), b"sources", batch).map_err(unreached)?;
+        if let Err(errno) = kernel::send_message(socket.as_fd(), b"sources", batch) {
+            // The launcher waits for them: a batch without any says that there are no more.
+            kernel::send_message(socket.as_fd(), b"sources", &[]).map_err(unreached)?;
+            return Err(match answer(socket) {
+                Err(gone @ LauncherError::Gone(_)) => gone,
+                Ok(_) | Err(LauncherError::Step(_)) => unreached(errno),
+            });
+        }
     }
     Ok(())
 }

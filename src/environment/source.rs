@@ -40,6 +40,12 @@ pub enum SourceError {
         /// Who.
         problem: String,
     },
+    /// Its path leads elsewhere than it did, or to another kind of file.
+    #[error("{} leads elsewhere than it did at the start; start this program anew", path.display())]
+    Moved {
+        /// The path.
+        path: PathBuf,
+    },
     /// It holds more than it may.
     #[error("{} is larger than {limit} bytes", path.display())]
     Size {
@@ -79,6 +85,20 @@ pub fn check_owned(path: &Path) -> Result<(HostFile, Ids), SourceError> {
     let identity = FileIdentity { device: stat.st_dev, inode: stat.st_ino };
     let owner = Ids { uid: stat.st_uid, gid: stat.st_gid };
     Ok((HostFile { path: path.to_owned(), directory, identity }, owner))
+}
+
+/// Looks again whether `known` is what is shown: what stands at its path now, if that leads where it led. A
+/// checkout may have been made anew since.
+///
+/// # Errors
+/// As for [`check`]; [`SourceError::Moved`].
+pub fn check_again(known: &HostFile) -> Result<HostFile, SourceError> {
+    let found = check(&known.path)?;
+    let elsewhere = || std::fs::canonicalize(&known.path).ok().as_ref() != Some(&known.path);
+    if found.identity != known.identity && (found.directory != known.directory || elsewhere()) {
+        return Err(SourceError::Moved { path: known.path.clone() });
+    }
+    Ok(found)
 }
 
 /// Refuses a directory or file that somebody other than us (`euid`) and root could change.

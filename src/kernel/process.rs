@@ -153,6 +153,11 @@ pub fn fork() -> nix::Result<ForkResult> {
     unsafe { nix::unistd::fork() }
 }
 
+#[cfg(not(target_env = "gnu"))]
+compile_error!(
+    "this needs the GNU C library, linked statically if need be: musl's clone(3) refuses CLONE_CHILD_CLEARTID"
+);
+
 /// Stack of a child that shares its parent's memory, bytes: what its few steps use, many times over.
 const CHILD_STACK: usize = 256 << 10;
 

@@ -93,3 +93,30 @@ fn a_required_wall_that_cannot_be_had_refuses_the_run() {
         assert!(said.contains("cgroup is required"), "{said}");
     }
 }
+
+#[test]
+fn memory_of_a_process_that_shows_its_own_to_nobody_counts() {
+    needs!(Userns, Python);
+    let program = "import ctypes, mmap, time\n\
+        PR_SET_DUMPABLE = 4\n\
+        assert ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0\n\
+        held = mmap.mmap(-1, 256 << 20, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)\n\
+        for at in range(0, len(held), 4096): held[at] = 1\n\
+        time.sleep(3)\n";
+    assert_eq!(code("python", &["--memory", "64M"], program.as_bytes()).ending(), "out_of_memory");
+}
+
+#[test]
+fn system_v_memory_that_nobody_maps_counts() {
+    needs!(Userns, Python);
+    let program = "import ctypes, time\n\
+        libc = ctypes.CDLL(None)\n\
+        libc.shmat.restype = ctypes.c_void_p\n\
+        libc.shmdt.argtypes = [ctypes.c_void_p]\n\
+        for _ in range(64):\n\
+        \x20 place = libc.shmat(libc.shmget(0, 4 << 20, 0o1600), None, 0)\n\
+        \x20 ctypes.memset(place, 1, 4 << 20)\n\
+        \x20 libc.shmdt(place)\n\
+        time.sleep(3)\n";
+    assert_eq!(code("python", &["--memory", "64M"], program.as_bytes()).ending(), "out_of_memory");
+}

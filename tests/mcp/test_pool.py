@@ -5,8 +5,10 @@
 needs nothing but the standard library.
 """
 
+import contextlib
 import os
 import re
+import resource
 import signal
 import sys
 import tempfile
@@ -38,6 +40,17 @@ for place in /tmp /workspace /dev/shm; do ls -A $place; touch $place/litter; don
 ls -A /outputs; grep -lx sleep /proc/[0-9]*/comm
 (exec sleep 1000 </dev/null >/dev/null 2>&1 &)
 """
+
+
+@contextlib.contextmanager
+def few_open_files():
+    """The usual limit of a login: 1,024 unless a program asks for more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def waits(pid):
@@ -353,9 +366,40 @@ def test_a_project_that_was_replaced_is_not_shown_by_what_stands():
             assert server.run(1, "cat /project/mark").startswith("old\n")
             eventually("one stands", lambda: standing(server))
             os.rename(project, f"{place}/elsewhere")
+            text = server.run(2, "true")
+            assert text == f"sandbox error (host): the project: {project}: No such file or directory", text
             os.mkdir(project, 0o755)
-            text = server.run(2, "cat /project/mark")
-            assert "it was replaced after it was checked" in text, text
+            with open(f"{project}/mark", "w", encoding="ascii") as file:
+                file.write("new\n")
+            assert server.run(3, "cat /project/mark").startswith("new\n")
+            os.rename(project, f"{place}/old")
+            os.symlink(f"{place}/elsewhere", project)
+            text = server.run(4, "true")
+            assert "is a symbolic link" in text, text
+
+
+def test_descriptors_on_their_way_within_a_run_disturb_no_other():
+    """They count per user, and a message with a descriptor fails where there are more than its sender may have open."""
+    hold = """
+import array, os, socket
+to, kept = socket.socketpair()
+file = os.open("/dev/null", os.O_RDONLY)
+count = 0
+try:
+    while True:
+        to.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file] * 100))])
+        count += 100
+except OSError as error:
+    print(error.strerror)
+print(count > 1100)
+"""
+    with few_open_files(), serving(NIX_SANDBOX_POOL="2") as server:
+        server.run(1, "x = 42", env="python", session="victim")
+        text = server.run(2, hold, env="python", session="holder")
+        assert text.startswith("Too many references: cannot splice\nTrue\n"), text
+        for id in range(3, 9):
+            assert server.run(id, "echo fine").startswith("fine\n")
+        assert server.run(9, "x", env="python", session="victim").startswith("42\n")
 
 
 if __name__ == "__main__":

@@ -19,12 +19,13 @@ use super::start::Sandbox;
 use crate::engine::StepError;
 use crate::engine::child::wearer_name;
 use crate::engine::payload::candidates;
+use crate::engine::privilege::{has_root_group, identity_wall};
 use crate::engine::process::rlimit_values;
 use crate::engine::report::Report;
 use crate::engine::steps::bind_sources;
 use crate::kernel;
 use crate::outcome::{Strength, WallReport};
-use crate::plan::{HostFile, Identity, MountKind, Plan, Wall};
+use crate::plan::{HostFile, MountKind, Plan, Wall};
 
 impl Sandbox {
     /// Limits, checks, and what others asked to be handed: while the payload does not run.
@@ -107,7 +108,6 @@ fn is_program(stat: &nix::sys::stat::FileStat) -> bool {
 pub(super) fn walls(task: &Task, keyring: Result<(), Errno>) -> Vec<WallReport> {
     let Order { version, fallback, .. } = &task.order;
     let access = task.plan.access();
-    let Identity { inside, outside, hostname: _ } = task.plan.identity();
     let report = |wall, strength, detail: String| WallReport { wall, strength, detail };
     let by = match task.jail() {
         Some(jail) => format!("the environment's own jail, {}", jail.program.path.display()),
@@ -127,10 +127,7 @@ pub(super) fn walls(task: &Task, keyring: Result<(), Errno>) -> Vec<WallReport> 
     let active = |wall, detail: String| report(wall, Strength::Active, detail);
     vec![
         namespaces,
-        active(
-            Wall::Identity,
-            format!("uid {} inside is uid {} of the host", inside.uid, outside.uid),
-        ),
+        identity_wall(task.plan.identity(), has_root_group()),
         active(Wall::Capabilities, "all five sets empty, no_new_privs set".to_owned()),
         active(
             Wall::Seccomp,

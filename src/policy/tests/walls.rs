@@ -284,6 +284,26 @@ fn nobody_sets_the_limits_of_pid_1() {
 }
 
 #[test]
+fn nobody_makes_pid_1_wait() {
+    for filter in base() {
+        for (call, own, pid_1) in [
+            ("sched_setscheduler", [0, 5], [GARBAGE | 1, 5]),
+            ("sched_setparam", [7, 0], [1, 0]),
+            ("sched_setaffinity", [0, 8], [1, 8]),
+            ("setpriority", [0, 0], [0, 1]),
+            ("setpriority", [1, 7], [1, 1]),
+            ("setpriority", [0, 7], [GARBAGE | 2, 0]),
+            ("ioprio_set", [1, 0], [1, 1]),
+            ("ioprio_set", [2, 7], [2, 1]),
+            ("ioprio_set", [1, 7], [3, 1000]),
+        ] {
+            assert_eq!(filter.ask(call, &own), Verdict::Allow, "{call}{own:?}");
+            assert_eq!(filter.ask(call, &pid_1), EPERM, "{call}{pid_1:?}");
+        }
+    }
+}
+
+#[test]
 fn kernel_tls_is_eperm() {
     for filter in base() {
         assert_eq!(filter.ask("setsockopt", &[3, 6, 31]), EPERM);
