@@ -24,7 +24,7 @@ use super::sources::Sources;
 use super::start::{Begin, Start};
 use super::steps::Ahead;
 use super::template::{self, Workshop};
-use super::wire::{Answer, Task, answer, receive, reply, send};
+use super::wire::{Answer, Asked, Task, answer, forget, receive, reply, send};
 use super::{outputs, privilege, process, removal};
 use crate::kernel::{self, Arguments, Cloned};
 use crate::plan::{Ids, Kind, Plan};
@@ -101,10 +101,15 @@ struct Template {
     kind: Kind,
     /// Its number, or when none could be had.
     made: Result<u64, Instant>,
+    used: Instant,
 }
 
 /// After how long a template that could not be had is asked for again.
 const AGAIN: Duration = Duration::from_secs(60);
+
+/// After how long a template that nobody uses is let go of: what it shows stays mounted so long, also if
+/// the host has unmounted it.
+const IDLE: Duration = Duration::from_secs(300);
 
 /// Kinds of sandboxes that are remembered.
 const KINDS: usize = 32;
@@ -160,9 +165,9 @@ impl Launcher {
     }
 
     /// Starts the launcher process anew if it has ended (the kernel was short of memory, somebody
-    /// killed it). Its sandboxes are gone with it. Whether it was, and the new directory behind
-    /// `/outputs` if there is one. To be called on the program's main thread, like
-    /// [`Launcher::spawn`].
+    /// killed it); its sandboxes are gone with it. Else lets go of templates that nobody uses. Whether it
+    /// was started, and the new directory behind `/outputs` if there is one. To be called on the program's
+    /// main thread, like [`Launcher::spawn`].
     ///
     /// # Errors
     /// As for [`Launcher::spawn`].
@@ -176,7 +181,7 @@ impl Launcher {
                 *line = anew;
                 Ok(outputs)
             }
-            Ok(None) | Err(_) => Ok(None),
+            Ok(None) | Err(_) => line.tidy().map(|()| None),
         }
     }
 
@@ -265,10 +270,11 @@ impl Line {
     ) -> Result<Option<u64>, LauncherError> {
         let Some(templates) = &mut self.templates else { return Ok(None) };
         if let Some(at) = templates.iter().position(|it| it.kind.is_of(&launch.plan)) {
+            templates[at].used = Instant::now();
             match templates[at].made {
                 Ok(number) if !sources.have_changed(&launch.plan) => return Ok(Some(number)),
                 Err(failed) if failed.elapsed() < AGAIN => return Ok(None),
-                Ok(_) | Err(_) => drop(templates.remove(at)),
+                Ok(_) | Err(_) => let_go(&self.socket, templates.remove(at))?,
             }
         }
         launch.sources = sources.open(&launch.plan)?;
@@ -283,11 +289,24 @@ impl Line {
             Err(gone) => return Err(gone),
         };
         if templates.len() == KINDS {
-            templates.pop_front();
+            let_go(&self.socket, templates.pop_front())?;
         }
-        templates.push_back(Template { kind: launch.plan.kind(), made });
+        templates.push_back(Template { kind: launch.plan.kind(), made, used: Instant::now() });
         Ok(made.ok())
     }
+
+    fn tidy(&mut self) -> Result<(), LauncherError> {
+        let Some(templates) = &mut self.templates else { return Ok(()) };
+        let idle = |template: &Template| template.used.elapsed() > IDLE;
+        while let Some(at) = templates.iter().position(idle) {
+            let_go(&self.socket, templates.remove(at))?;
+        }
+        Ok(())
+    }
+}
+
+fn let_go(socket: &OwnedFd, template: Option<Template>) -> Result<(), LauncherError> {
+    template.and_then(|template| template.made.ok()).map_or(Ok(()), |number| forget(socket, number))
 }
 
 fn tell_without_template(plan: &Plan, error: &StepError) {
@@ -429,7 +448,11 @@ fn serve(socket: &OwnedFd, prepared: &mut Prepared) -> i32 {
         prepare_ahead(socket, prepared);
         let (answer, pidfd) = match receive(socket.as_fd()) {
             Ok(None) => return 0,
-            Ok(Some((task, launch))) => perform(socket, prepared, task, &launch),
+            Ok(Some(Asked::Perform(task, launch))) => perform(socket, prepared, task, &launch),
+            Ok(Some(Asked::Forget(template))) => {
+                prepared.workshop.iter_mut().for_each(|workshop| workshop.forget(template));
+                (Ok(None), None)
+            }
             Err(error) => (Err(error), None),
         };
         match reply(socket, &answer, pidfd.as_ref()) {

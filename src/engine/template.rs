@@ -92,6 +92,11 @@ impl Workshop {
         Ok(self.made)
     }
 
+    /// Lets go of template number `template`, and of the file systems that it shows.
+    pub(super) fn forget(&mut self, template: u64) {
+        self.templates.retain(|(known, _)| *known != template);
+    }
+
     /// Makes one network, if there is room for it. Whether more would fit.
     pub(super) fn make_network(&mut self, proc: BorrowedFd<'_>) -> bool {
         let wanted = self.networks.len() < NETWORKS && removal::namespaces() == Namespaces::ALL;

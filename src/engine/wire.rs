@@ -26,6 +26,22 @@ pub(super) enum Task {
     Template,
 }
 
+/// What the launcher hears.
+pub(super) enum Asked {
+    /// To do this.
+    Perform(Task, Box<Launch>),
+    /// To let go of a template, by its number.
+    Forget(u64),
+}
+
+/// The bytes of a message.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Message {
+    Perform(Head),
+    Forget(u64),
+}
+
 /// The head of a launch on the wire. The descriptors follow in this order: the plan's text, the
 /// cgroup, the start's or the order's socket; then, in further messages, the sources.
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,13 +70,10 @@ pub(super) fn send(socket: &OwnedFd, launch: &Launch, task: Task) -> Result<(), 
     };
     let (watch_memory, timed, passed) = (*watch_memory, *timed, sources.len());
     let head = Head { task, cgroup: cgroup.is_some(), start, warm, watch_memory, timed, passed };
-    let head = serde_json::to_vec(&head).map_err(|error| LauncherError::Gone(error.to_string()))?;
+    let head =
+        serde_json::to_vec(&Message::Perform(head)).map_err(|error| gone(&error.to_string()))?;
     let fds: Vec<BorrowedFd<'_>> =
         [plan.as_fd()].into_iter().chain(cgroup.iter().map(AsFd::as_fd)).chain(begin).collect();
-    let unreached = |errno: Errno| match errno {
-        Errno::EPIPE | Errno::ECONNRESET => gone(&format!("cannot be reached: {}", errno.desc())),
-        errno => StepError::new("ask the launcher", "", errno).into(),
-    };
     kernel::send_message(socket.as_fd(), &head, &fds).map_err(unreached)?;
     let sources: Vec<BorrowedFd<'_>> = sources.iter().map(AsFd::as_fd).collect();
     for batch in sources.chunks(kernel::MESSAGE_DESCRIPTORS) {
@@ -74,6 +87,21 @@ pub(super) fn send(socket: &OwnedFd, launch: &Launch, task: Task) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// The server has no more use for a template.
+pub(super) fn forget(socket: &OwnedFd, template: u64) -> Result<(), LauncherError> {
+    let bytes = serde_json::to_vec(&Message::Forget(template));
+    let bytes = bytes.map_err(|error| gone(&error.to_string()))?;
+    kernel::send_message(socket.as_fd(), &bytes, &[]).map_err(unreached)?;
+    answer(socket).map(drop)
+}
+
+fn unreached(errno: Errno) -> LauncherError {
+    match errno {
+        Errno::EPIPE | Errno::ECONNRESET => gone(&format!("cannot be reached: {}", errno.desc())),
+        errno => StepError::new("ask the launcher", "", errno).into(),
+    }
 }
 
 fn plan_text(plan: &Plan) -> nix::Result<OwnedFd> {
@@ -101,13 +129,16 @@ pub(super) fn reply(socket: &OwnedFd, answer: &Answer, pidfd: Option<&OwnedFd>) 
     kernel::send_message(socket.as_fd(), &bytes, &fds)
 }
 
-/// The launcher hears one task and its launch; `None` when the server has closed the socket.
-pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<(Task, Launch)>, StepError> {
+/// The launcher hears what it is asked for; `None` when the server has closed the socket.
+pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Asked>, StepError> {
     let step = |errno| StepError::new("receive a launch", "", errno);
     let Some((bytes, fds)) = kernel::receive_message(socket).map_err(step)? else {
         return Ok(None);
     };
-    let head: Head = serde_json::from_slice(&bytes).map_err(|_| step(Errno::EPROTO))?;
+    let head = match serde_json::from_slice(&bytes).map_err(|_| step(Errno::EPROTO))? {
+        Message::Perform(head) => head,
+        Message::Forget(template) => return Ok(Some(Asked::Forget(template))),
+    };
     let mut sources = Vec::with_capacity(head.passed.min(4096));
     while sources.len() < head.passed {
         let (_, batch) =
@@ -128,5 +159,6 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<(Task, Launch)>, 
     let plan = serde_json::from_reader(BufReader::new(plan))
         .map_err(|error| StepError::new("read the plan", error, Errno::EINVAL))?;
     let Head { watch_memory, timed, .. } = head;
-    Ok(Some((head.task, Launch { plan, begin, sources, cgroup, watch_memory, timed })))
+    let launch = Launch { plan, begin, sources, cgroup, watch_memory, timed };
+    Ok(Some(Asked::Perform(head.task, Box::new(launch))))
 }
