@@ -18,11 +18,11 @@ use std::sync::OnceLock;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sched::CloneFlags;
-use nix::sys::stat::{Mode, fstat, lstat};
+use nix::sys::stat::{FileStat, Mode, fstat, lstat};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Uid};
 
-use super::report::StepError;
+use super::report::{At, StepError};
 use super::steps::bind_sources;
 use crate::kernel;
 use crate::plan::{HostFile, Plan, lies_in};
@@ -74,19 +74,11 @@ impl Sources {
     }
 
     fn open_one(&self, source: &HostFile, outside: u32) -> Result<Option<OwnedFd>, StepError> {
-        let shown = source.path.display();
-        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let file = open(&source.path, flags, Mode::empty())
-            .map_err(|errno| StepError::new("open", &shown, errno))?;
-        let stat = fstat(&file).map_err(|errno| StepError::new("open", &shown, errno))?;
-        if (stat.st_dev, stat.st_ino) != (source.identity.device, source.identity.inode) {
-            let changed = format!("{shown} (it was replaced after it was checked)");
-            return Err(StepError::new("open", changed, Errno::ESTALE));
-        }
+        let (file, stat) = open_checked(source)?;
         let tree = match kernel::clone_tree(file.as_fd(), Path::new(""), true) {
             Ok(tree) => tree,
             Err(Errno::EPERM) => return Ok(None),
-            Err(errno) => return Err(StepError::new("mount", &shown, errno)),
+            Err(errno) => return Err(StepError::new("mount", source.path.display(), errno)),
         };
         let readable = if source.directory { 0o005 } else { 0o004 };
         if stat.st_uid == 0 && stat.st_mode & readable != readable {
@@ -116,6 +108,19 @@ impl Sources {
             }
         }
     }
+}
+
+/// Opens a bind's source and makes sure that it is what was checked (CVE-2018-15664).
+pub(super) fn open_checked(source: &HostFile) -> Result<(OwnedFd, FileStat), StepError> {
+    let shown = source.path.display();
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = open(&source.path, flags, Mode::empty()).at("open", &shown)?;
+    let stat = fstat(&file).at("open", &shown)?;
+    if (stat.st_dev, stat.st_ino) != (source.identity.device, source.identity.inode) {
+        let changed = "it was replaced after it was checked; start this program anew";
+        return Err(StepError::new("open", format_args!("{shown} ({changed})"), Errno::ESTALE));
+    }
+    Ok((file, stat))
 }
 
 /// A user namespace in which the host's uid 0 is `outside`: the map of an id-mapped mount. It needs

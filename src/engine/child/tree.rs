@@ -15,6 +15,7 @@ use super::Child;
 use super::order::copy_code;
 use crate::engine::masks::{self, Covers};
 use crate::engine::report::{At, Done, StepError};
+use crate::engine::sources::open_checked;
 use crate::engine::start::{Begin, CodePlace, LATER};
 use crate::engine::steps::{Device, PTS};
 use crate::engine::{outputs, removal};
@@ -131,7 +132,10 @@ impl Child<'_> {
         let shown = source.path.display();
         let tree = match self.launch.sources.get(number) {
             Some(passed) => passed.try_clone().at("mount", &shown)?,
-            None => open_source(source)?,
+            None => {
+                let (file, _) = open_checked(source)?;
+                kernel::clone_tree(file.as_fd(), Path::new(""), true).at("mount", &shown)?
+            }
         };
         kernel::set_attributes(tree.as_fd(), removal::attributes(SHOWN), true)
             .at("mount read-only", &shown)?;
@@ -255,19 +259,6 @@ impl Child<'_> {
             None => Err(StepError::new("mask", "(without a cover)", Errno::ENOTRECOVERABLE)),
         }
     }
-}
-
-/// Opens a bind's source and makes sure that it is what was checked (CVE-2018-15664).
-fn open_source(source: &HostFile) -> Result<OwnedFd, StepError> {
-    let shown = source.path.display();
-    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let file = open(&source.path, flags, Mode::empty()).at("open", &shown)?;
-    let stat = fstat(&file).at("open", &shown)?;
-    if (stat.st_dev, stat.st_ino) != (source.identity.device, source.identity.inode) {
-        let changed = format!("{shown} (it was replaced after it was checked)");
-        return Err(StepError::new("open", changed, Errno::ESTALE));
-    }
-    kernel::clone_tree(file.as_fd(), Path::new(""), true).at("mount", &shown)
 }
 
 /// What a relative path lies in, if not in the root itself.
