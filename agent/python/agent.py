@@ -19,6 +19,7 @@ import sys
 import traceback
 from _signal import SIGINT, default_int_handler, getsignal, signal  # less Python code to break
 from builtins import *  # noqa: F403 - our own copies: `del builtins.print` must not reach us
+from contextvars import copy_context
 from os import _exit, close, getpid, read, write
 from sys import __excepthook__ as excepthook
 from types import ModuleType
@@ -111,6 +112,7 @@ class Compiler:
         self.futures = 0
 
     def cell(self, source, name):
+        """The cell's code objects, in their order."""
         # Registered with no modification time, which linecache takes as "never stale".
         lines = (source.decode("utf-8", "replace") + "\n").splitlines(True)
         linecache.cache[name] = (len(source), None, lines, name)
@@ -118,10 +120,12 @@ class Compiler:
         last = None
         if tree.body and isinstance(tree.body[-1], _ast.Expr):
             last = tree.body.pop()
+        codes = []
         if tree.body:
-            yield self._code(tree, name, "exec")
+            codes.append(self._code(tree, name, "exec"))
         if last is not None:
-            yield self._code(_ast.Interactive([last]), name, "single")
+            codes.append(self._code(_ast.Interactive([last]), name, "single"))
+        return codes
 
     def _code(self, tree, name, mode):
         code = self._compile(tree, name, mode)
@@ -171,10 +175,12 @@ class Agent:
         # Or a warning from the same line of an earlier cell would hide this one's.
         self.main.pop("__warningregistry__", None)
         try:
-            for code in self.compiler.cell(source, name):
-                result = eval(code, self.main)
-                if code.co_flags & CO_COROUTINE:
-                    self.wait_for(result)
+            codes = self.compiler.cell(source, name)
+            if any(code.co_flags & CO_COROUTINE for code in codes):
+                self.run_on_loop(codes)
+            else:
+                for code in codes:
+                    eval(code, self.main)
             return 0
         except SystemExit as error:
             return self.exit_status(error.code)
@@ -182,10 +188,11 @@ class Agent:
             self.report(error)
             return INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
 
-    def wait_for(self, coroutine):
-        """Runs a cell's `await`s on the one loop of the session."""
+    def run_on_loop(self, codes):
+        """Runs all of a cell as one task on the session's loop: what precedes an `await` may need it too."""
         loop = self.event_loop()
-        task = loop.create_task(coroutine)
+        variables = {}
+        task = loop.create_task(self.task(codes, variables))
         try:
             loop.run_until_complete(task)
         except BaseException:
@@ -193,6 +200,18 @@ class Agent:
                 task.cancel()
                 loop.run_until_complete(self.asyncio.wait([task]))
             raise
+        finally:  # a task has a context of its own, but what a cell sets is to last
+            for variable, value in variables.items():
+                variable.set(value)
+
+    async def task(self, codes, variables):
+        try:
+            for code in codes:
+                result = eval(code, self.main)
+                if code.co_flags & CO_COROUTINE:
+                    await result
+        finally:
+            variables.update(copy_context())
 
     def event_loop(self):
         if self.loop is None or self.loop.is_closed():

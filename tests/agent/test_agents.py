@@ -615,6 +615,36 @@ script("python", "await works at the top level, and tasks survive (P13)",
        ("await asyncio.sleep(0, 9)", e(out="9\n")))
 
 
+script("python", "a cell that awaits anywhere runs on the loop from its first statement on",
+       ("import asyncio\nasync def w(n):\n    await asyncio.sleep(.01)\n    return n\ntasks = [asyncio.create_task(w(i)) for i in range(3)]\nawait asyncio.gather(*tasks)", e(out="[0, 1, 2]\n", err="")),
+       ("t = asyncio.create_task(w(4)); await asyncio.sleep(0)", e(out="", err="")),
+       ("await t", e(out="4\n", err="")),
+       ("loop = asyncio.get_running_loop()\nawait asyncio.sleep(0, loop.is_running())", e(out="True\n", err="")),
+       ("await asyncio.sleep(0)\nasyncio.get_running_loop() is loop", e(out="True\n", err="")),
+       ("me = asyncio.current_task()\n[(await w(5)), me is asyncio.current_task()]", e(out="[5, True]\n", err="")),
+       ("x = 6\n1 / 0\nawait w(7)", e(status=1, out="", err_has=('last):\n  File "<cell 7>", line 2, in <module>\n    1 / 0\n', "ZeroDivisionError"), lacks="asyncio/")),
+       ("import sys; sys.exit(x)\nawait w(8)", e(status=6, out="", err="")))
+
+script("python", "a cell that does not await runs outside of the loop, so that it may run one",
+       ("import asyncio\nasync def f(): return 1\nawait f()", e(out="1\n")),
+       ("asyncio.run(f())", e(out="1\n", err="")),
+       ("asyncio.create_task(f)", e(status=1, err_has="RuntimeError: no running event loop")))
+
+script("python", "context variables that a cell with an await sets last as any others",
+       ("import asyncio, contextvars, decimal\nv = contextvars.ContextVar('v')\ndecimal.setcontext(decimal.Context(prec=3))\n_ = v.set(1)\nawait asyncio.sleep(0)", e(out="")),
+       ("await asyncio.sleep(0)\n_ = v.set(v.get() + 1)\n1 / 0", e(status=1)),
+       ("print(v.get(), decimal.Decimal(1) / 3)", e(out="2 0.333\n")),
+       ("_ = v.set(3)", {}), ("await asyncio.sleep(0, v.get())", e(out="3\n")))
+
+
+@test("python: the part before an await is interrupted like any other")
+def _():
+    with Session("python") as s:
+        source = "import asyncio\nprint('GO')\nwhile True: pass\nawait asyncio.sleep(0)"
+        check(s.interrupt(source), status=130, out="GO\n", err_has=('File "<cell 1>", line ', "KeyboardInterrupt"), lacks="never retrieved")
+        check(s.call("await asyncio.sleep(0.01, 5)"), out="5\n", err="")
+
+
 @test("python: an await is interrupted, and its cell does not go on later")
 def _():
     with Session("python") as s:
