@@ -79,7 +79,7 @@ class Agent {
   run({ ident, nonce, source }) {
     this.call = { ident, nonce, name: `cell-${ident}`, failed: false };
     this.state(++this.calls);
-    this.attempt(this.call, source, [source], null);
+    this.attempt(this.call, source);
   }
 
   // What the watcher goes by: the number of the running call, 0, or INTERRUPTING.
@@ -89,16 +89,19 @@ class Agent {
   }
 
   // V8 refuses to declare a name anew in another way (a let over a var, say), before it
-  // runs anything.  Then other words for the same declarations get their try.
-  attempt(call, source, variants, refusal) {
-    const [variant, ...rest] = variants;
-    if (variant === undefined) return this.evaluated(call, source, refusal);
-    this.evaluate(call, rewriteImports(variant), (response) => {
+  // runs anything.  Then other words for this one's declaration get their try, and so on
+  // with the next one: at most twice for each name.
+  attempt(call, source, tried = new Map()) {
+    this.evaluate(call, rewriteImports(soften(source, tried)), (response) => {
       const name = redeclared(response);
       if (!name) return this.evaluated(call, source, response);
-      if (refusal) return this.attempt(call, source, rest, refusal);
-      const kinds = name in globalThis ? ['var'] : ['let', 'const'];
-      this.attempt(call, source, kinds.map((kind) => soften(source, kind)), response);
+      const { kind: last, refusal = response } = tried.get(name) ?? {};
+      const kind = nextKind(name, last);
+      if (!kind) return this.evaluated(call, source, refusal);
+      tried.set(name, { kind, refusal });
+      setImmediate(() => { // a cell with many names would fill the stack
+        if (this.call === call) this.attempt(call, source, tried);
+      });
     });
   }
 
@@ -113,10 +116,7 @@ class Agent {
   }
 
   evaluated(call, source, { result, exceptionDetails }) {
-    if (exceptionDetails?.exception?.className === 'SyntaxError' && !exceptionDetails.stackTrace) {
-      const at = position(call.name, source, exceptionDetails);
-      if (at) this.err.write(at);
-    }
+    if (isRefusal(exceptionDetails)) this.err.write(position(call.name, source, exceptionDetails));
     this.send(exceptionDetails?.exception ?? result, Boolean(exceptionDetails));
   }
 
@@ -308,7 +308,7 @@ function position(name, source, { lineNumber, columnNumber }) {
 // directory would.  Line numbers stay.
 function rewriteImports(source) {
   if (!/\bimport\b/.test(source)) return source;
-  return splice(source, [...words(source)].filter(({ word }) => word === 'import').map(({ at, depth }) => {
+  return splice(source, [...tokens(source)].filter(({ text }) => text === 'import').map(({ at, depth }) => {
     DYNAMIC.lastIndex = STATIC.lastIndex = at;
     const dynamic = DYNAMIC.exec(source);
     if (dynamic) return { at, length: 'import'.length, text: '__import' };
@@ -334,23 +334,90 @@ function dynamicForm({ groups: { whole, space, names, spec, with: attributes } }
   return wanted.length ? `const ${pattern} = ${load};` : `${load};`;
 }
 
-// The declarations of a cell in other words: all by `kind`, as far as it can be done.
+// A cell with other words for the declarations of some names, as far as it can be done.
 // A let never becomes a const, as somebody may want to assign to it.
-function soften(source, kind) {
-  return splice(source, [...words(source)].map(({ word, at, depth, first }) => {
-    if (depth > 0 || !first) return null;
-    if (/^(?:var|let|const)$/.test(word)) return kind === 'const' ? null : { at, length: word.length, text: kind };
-    DEFINITION.lastIndex = at;
-    const name = DEFINITION.exec(source)?.[1];
-    return name ? { at, length: word.length, text: `${kind} ${name} = ${word}` } : null;
+function soften(source, names) {
+  if (names.size === 0) return source;
+  let last; // the word that goes on where there is a comma
+  return splice(source, declarations(source).flatMap((each) => {
+    const wanted = names.get(each.names.find((name) => names.has(name)))?.kind;
+    if (!each.word) return wanted ? asValue(each, wanted) : [];
+    const kind = !wanted || wanted === 'const' ? each.word : wanted;
+    const text = !each.comma ? kind : kind === last ? ',' : `; ${kind} `;
+    last = kind;
+    const changes = [{ at: each.at, length: each.length, text }];
+    // A var without a value would keep the old one.
+    if (each.bare && each.word === 'let' && kind === 'var') changes.push({ at: each.end, length: 0, text: ' = undefined' });
+    return changes;
   }));
 }
 
+// A function or class as the value of a name.
+function asValue({ at, end, names: [name] }, kind) {
+  return [{ at, length: 0, text: `${kind} ${name} = ` }, { at: end, length: 0, text: ';' }];
+}
+
+// What a cell declares at its top level: functions and classes with their ends, and of every
+// `let`, `const` and `var` each binding by itself, be it behind the word or behind a comma;
+// it is bare if it is a name without a value.
+function declarations(source) {
+  const found = [];
+  let word = null; // whose list of bindings goes on
+  let binding = null; // whose names are read
+  let body = null; // the function or class whose end is to come
+  const bind = (at, length, comma) => found.push(binding = { word, comma, at, length, names: [] });
+  for (const { text, at, depth, first } of tokens(source)) {
+    const end = at + text.length;
+    if (depth > 0) {
+      if (binding && NAME.test(text) && !isKey(source, end)) binding.names.push(text);
+    } else if (first || text === ';') {
+      word = LIST.test(text) ? text : null;
+      binding = body = null;
+      if (word) bind(at, text.length, false);
+      DEFINITION.lastIndex = at;
+      const name = DEFINITION.exec(source)?.[1];
+      if (name) found.push(body = { at, end: source.length, names: [name] });
+    } else if (body && text === '}') {
+      body.end = end;
+      body = null;
+    } else if (word && text === ',') {
+      bind(at, text.length, true);
+    } else if (binding && text === '=') {
+      binding.bare = false;
+      binding = null;
+    } else if (binding && NAME.test(text)) {
+      binding.names.push(text);
+      Object.assign(binding, { bare: true, end });
+    }
+  }
+  return found;
+}
+
+const LIST = /^(?:let|const|var)$/;
 const DEFINITION = /(?:class|(?:async\s+)?function)\b\s*\*?\s*([\w$]+)/y;
+const NAME = /^[\p{ID_Start}$_]/u;
+
+// Whether it is a property that is taken apart, and not the name of what was in it.
+function isKey(source, end) {
+  return /^\s*:/.test(source.slice(end, end + 80));
+}
+
+// V8 knows a name either as a property of the global object that cannot be removed, as var and
+// function make it, or as one of let, const and class.
+function nextKind(name, kind) {
+  if (kind) return kind === 'let' ? 'const' : null;
+  return Object.getOwnPropertyDescriptor(globalThis, name)?.configurable === false ? 'var' : 'let';
+}
 
 function redeclared({ exceptionDetails }) {
-  const text = exceptionDetails?.exception?.description ?? '';
-  return /^SyntaxError: Identifier '(.+?)' has already been declared/.exec(text)?.[1];
+  if (!isRefusal(exceptionDetails)) return undefined;
+  return /^SyntaxError: Identifier '(.+?)' has already been declared/.exec(exceptionDetails.exception.description)?.[1];
+}
+
+// Whether a cell was refused before any of it ran.  What runs fails in a promise, of which V8
+// knows more than the script, or less.
+function isRefusal(details) {
+  return details?.exception?.className === 'SyntaxError' && Boolean(details.scriptId) && !details.stackTrace;
 }
 
 function splice(source, changes) {
@@ -364,9 +431,9 @@ function splice(source, changes) {
   return result + source.slice(from);
 }
 
-// Every word of the code proper (not of strings, templates, comments, regular
-// expressions, nor after a dot), with its bracket depth and whether a statement may
-// start there.  Tokens only, no grammar.
+// Every word and sign of the code proper (not of strings, templates, comments, regular
+// expressions, and no word after a dot), with its bracket depth and whether it is a word that
+// may start a statement.  Tokens only, no grammar.
 const TOKEN = new RegExp([
   String.raw`(?<blank>\s+|\/\/.*|\/\*[^]*?\*\/|^#!.*)`,
   String.raw`(?<string>'(?:\\[^]|[^'\\\n])*'?|"(?:\\[^]|[^"\\\n])*"?)`,
@@ -379,7 +446,7 @@ const TEMPLATE = /(?:\\[^]|\$(?!\{)|[^`\\$])*(`|\$\{|$)/y;
 const BEFORE_REGEX = /^(?:return|typeof|case|in|of|delete|void|throw|new|do|else|instanceof|await|yield)$/;
 const VALUE_END = /^(?:[)\]}`'"]|\+\+|--|[\w$])/u;
 
-function* words(source) {
+function* tokens(source) {
   const open = []; // brackets around the current place; '${' where a template waits
   let before = ''; // the last token that is neither blank nor comment
   let newline = true;
@@ -395,7 +462,7 @@ function* words(source) {
     const template = text === '`' || (text === '}' && open.at(-1) === '${');
     if (groups.word && before !== '.' && before !== '?.') {
       const first = before === '' || before === ';' || before === '}' || (newline && VALUE_END.test(before) && !BEFORE_REGEX.test(before));
-      yield { word: text, at, depth: open.length, first };
+      yield { text, at, depth: open.length, first };
     } else if (text === '/' && (before === '' || before === '}' || !VALUE_END.test(before) || BEFORE_REGEX.test(before))) {
       REGEX.lastIndex = at;
       end = REGEX.exec(source) ? REGEX.lastIndex : end;
@@ -408,6 +475,9 @@ function* words(source) {
       open.push(text);
     } else if (')]}'.includes(text)) {
       open.pop();
+      yield { text, at, depth: open.length, first: false };
+    } else if (',;='.includes(text)) {
+      yield { text, at, depth: open.length, first: false };
     }
     before = text;
     if (template) before = open.at(-1) === '${' && source[end - 1] === '{' ? '(' : '`';

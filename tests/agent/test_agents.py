@@ -766,6 +766,34 @@ script("node", "names may be declared again in later calls (N1)",
        ("let twice = 1; let twice = 2", e(status=1, err_has="Identifier 'twice' has already been declared")),
        ("b = 9", e(status=1, err_has="Assignment to constant variable")))
 
+script("node", "names of one cell may be declared again each in the way that it needs (N1)",
+       "let a = 1; var b = 2", ("let a = 3; let b = 4", {}), ("[a, b]", e(out="[ 3, 4 ]\n")),
+       "let data = 1; function f() { return 1 }", ("let data = 2; const f = () => 3; f()", e(out="3\n")),
+       ("const a = 5, b = 6, c = 7; const f = () => 4", {}), ("[a, b, c, f()]", e(out="[ 5, 6, 7, 4 ]\n")),
+       ("c = 8", e(status=1, err_has="Assignment to constant variable")),
+       ("var a = 9; var c = 9", e(status=1, err_has=("cell-9:1:1\nvar a = 9; var c = 9\n^\n", "Identifier 'c' has already been declared"))), ("[a, c]", e(out="[ 5, 7 ]\n")),
+       ("function data() { return 1 }\n(() => console.log('a statement of its own'))()", e(out="a statement of its own\n")), ("data()", e(out="1\n")),
+       "let m = 1; var n = 2, o = 3; function* p() {}",
+       ("let m = (x, y) => [x, y], // after a comma\n  n = { m, o: 1 }, { o: q, r: [s = n] } = { o: 4, r: [] }, o; let [p] = [m(5, 6), 7], t = `${[1, 2]}, ${n}`;\n[n, o, p, q, s === n, t]",
+        e(out="[\n  { m: [Function: m], o: 1 },\n  undefined,\n  [ 5, 6 ],\n  4,\n  true,\n  '1,2, [object Object]'\n]\n")),
+       ("let crypto = require('crypto'), toString = 1", {}), ("var crypto = require('crypto'); function toString() { return 2 }", {}), ("[typeof crypto.createHash, toString]", e(has="'function', [Function: toString]")),
+       ("let { m, n } = { m: 1, n: 2 }", e(status=1, err="cell-18:1:1\nlet { m, n } = { m: 1, n: 2 }\n^\nUncaught SyntaxError: Identifier 'n' has already been declared\n")))
+
+script("node", "a cell that throws what a refused declaration would throw runs once",
+       "let runs = 0, zz = 0",
+       ("runs++; throw new SyntaxError(\"Identifier 'zz' has already been declared\")", e(status=1, err_has="cell-2:1:15")),
+       ("runs++; await 1; eval('let zz; let zz')", e(status=1, err_has="SyntaxError: Identifier 'zz' has already been declared")),
+       ("Error.stackTraceLimit = 0; runs++; eval('let zz; let zz')", e(status=1)),
+       ("runs", e(out="3\n")))
+
+
+@test("node: a cell that declares five hundred names anew in another way")
+def _():
+    with Session("node") as s:
+        check(s.call("\n".join("var v%d = 0; let l%d = 0" % (i, i) for i in range(250))))
+        check(s.call("\n".join("let v%d = %d; var l%d = 1" % (i, i, i) for i in range(250)) + "\nv249 + l249"), out="250\n", err="")
+
+
 script("node", "the whole cell is parsed: chains, else, templates, .exit (N2, N10)",
        ("[1, 2, 3]\n  .map(x => x * 2)\n  .filter(x => x > 2)", e(out="[ 4, 6 ]\n")),
        ("if (false) { console.log('if') }\nelse { console.log('else') }", e(out="else\n")),
