@@ -27,7 +27,7 @@ const INTERRUPT = Symbol.for('nix-sandbox-mcp.interrupt');
 
 // Bound before user code can put something else in their place.
 const { process, setImmediate, Atomics, Buffer, String, Number, Object, SyntaxError, Error } = globalThis;
-const { inspect } = util;
+const { inspect, types: { isNativeError, isPromise } } = util;
 const { nextTick } = process;
 
 function main() {
@@ -56,6 +56,7 @@ class Agent {
     this.session.connect();
     this.settle = this.handleFor((value, failed) => this.settled(value, failed));
     this.prepareGlobals();
+    prepareStacks();
     process.on('uncaughtException', (error) => this.report(error));
     process.on('unhandledRejection', (error) => this.report(error));
     process.on('exit', (code) => {
@@ -146,7 +147,7 @@ class Agent {
     const call = this.call;
     if (failed) {
       this.report(value);
-    } else if (util.types.isPromise(value)) { // `main()` as last line: its output belongs here
+    } else if (isPromise(value)) { // `main()` as last line: its output belongs here
       return void value.then(
         (result) => { if (this.call === call) this.settled(result, false); },
         (error) => { if (this.call === call) this.settled(error, true); });
@@ -166,7 +167,9 @@ class Agent {
 
   report(error) {
     if (this.call) this.call.failed = true;
-    this.err.write(`Uncaught ${withoutAgent(describe(error).split('\n')).join('\n')}\n`);
+    const text = describe(error);
+    // Without frames an error is put into brackets, which only tell it from a text.
+    this.err.write(`Uncaught ${isNativeError(error) ? text.replace(/^\[([^]*?)\]($| {\n)/, '$1$2') : text}\n`);
   }
 
   // Called by the watcher in the middle of whatever the main thread does, again and again
@@ -177,10 +180,10 @@ class Agent {
     const busy = stackBelow();
     if (state === number) {
       // Inside a function of node's own, that would be left half done: wait a little.
-      if (!urgent && busy.length > 0 && withoutAgent(busy.slice(0, 1)).length === 0) return;
+      if (!urgent && busy.length > 0 && !isUsers(busy[0])) return;
       this.state(INTERRUPTING);
       this.call = { ...this.call, failed: true }; // what the old one still says is stale
-      this.err.write(['Interrupted', ...withoutAgent(busy)].join('\n') + '\n');
+      this.err.write(['Interrupted', ...busy.filter(isUsers)].join(FRAME) + '\n');
     }
     const { call } = this;
     setImmediate(() => this.finish(call, INTERRUPTED));
@@ -271,24 +274,38 @@ function describe(value) {
   }
 }
 
-function withoutAgent(lines) {
-  const kept = [];
-  for (const line of lines) {
-    const frame = /^\s+at /.test(line);
-    const ours = frame && (line.includes(__filename) || /[( ]node:/.test(line));
-    if (!ours && !/^\s+\.{3} \d+ lines matching cause stack trace/.test(line)) kept.push(line);
-    else if (line.endsWith(' {') && kept.length > 0) kept.push(kept.pop() + ' {'); // its properties follow
-  }
-  return kept;
+// ---------------------------------------------------------------- stacks
+
+const FRAME = '\n    at ';
+
+// Errors have no frames of ours or node's, whoever shows them.  They are cut where a stack is
+// made, which user code may do itself instead, for a while: it goes on as before when that is
+// undone, also by setting it to undefined.
+function prepareStacks() {
+  const { toString } = Error.prototype;
+  const format = Error.prepareStackTrace ?? ((error, trace) => [toString.call(error), ...trace].join(FRAME));
+  const own = (error, trace) => format(error, trace.filter(isUsers));
+  let prepare = own;
+  Object.defineProperty(Error, 'prepareStackTrace', {
+    configurable: true,
+    enumerable: true,
+    get: () => prepare,
+    set: (value) => { prepare = value ?? own; },
+  });
+}
+
+function isUsers(frame) {
+  const file = frame.getFileName();
+  return file !== __filename && !file?.startsWith('node:');
 }
 
 // The frames that were running when the watcher's expression came on top of them.
 function stackBelow() {
-  const limit = Error.stackTraceLimit;
-  Error.stackTraceLimit = 100;
-  const frames = String(new Error().stack).split('\n');
-  Error.stackTraceLimit = limit;
-  return frames.slice(frames.findLastIndex((line) => line.includes(INTERRUPT.description)) + 1);
+  const { stackTraceLimit, prepareStackTrace } = Error;
+  Object.assign(Error, { stackTraceLimit: 100, prepareStackTrace: (_, trace) => trace });
+  const frames = new Error().stack;
+  Object.assign(Error, { stackTraceLimit, prepareStackTrace });
+  return frames.slice(frames.findLastIndex((frame) => frame.getScriptNameOrSourceURL() === INTERRUPT.description) + 1);
 }
 
 // cell-3:1:12, the line itself, and a caret: V8 tells where, but only on the side.

@@ -753,6 +753,40 @@ script("node", "an error comes whole: message, cause, and the frames of the cell
        ("function r() { r() }; r()", e(status=1, err_has="RangeError")),
        ("'alive'", e(out="'alive'\n")))
 
+script("node", "an error that the code shows itself has the same frames as one that nobody caught",
+       ("try { JSON.parse('{') } catch (e) { console.error(e) }", e(out="", err="SyntaxError: Expected property name or '}' in JSON at position 1\n    at JSON.parse (<anonymous>)\n    at cell-1:1:12\n")),
+       ("function f() {\n  return new Error('x', { cause: new RangeError('y') })\n}\nf()", e(out="Error: x\n    at f (cell-2:2:10)\n    at cell-2:4:1 {\n  [cause]: RangeError: y\n      at f (cell-2:2:34)\n      at cell-2:4:1\n}\n")),
+       ("f().stack", e(out="'Error: x\\n    at f (cell-2:2:10)\\n    at cell-3:1:1'\n")),
+       ("try { require('fs').readFileSync('/nowhere') } catch (e) { console.log(e.stack) }", e(out="Error: ENOENT: no such file or directory, open '/nowhere'\n    at cell-4:1:21\n")),
+       ("try { Buffer.from() } catch (e) { console.log(e.stack.replace(/:.*/, '')) }", e(out="TypeError [ERR_INVALID_ARG_TYPE]\n    at cell-5:1:14\n")),
+       ("console.trace('t')", e(out="", err="Trace: t\n    at cell-6:1:9\n")),
+       ("async function g() {\n  await 1\n  throw f()\n}\nawait g().catch(({ stack }) => console.log(stack))", e(out="Error: x\n    at f (cell-2:2:10)\n    at g (cell-7:3:9)\n    at async cell-7:5:1\n")),
+       ("setTimeout(() => console.log(f().stack), 1); await new Promise((done) => setTimeout(done, 20))", e(out="Error: x\n    at f (cell-2:2:10)\n    at Timeout._onTimeout (cell-8:1:30)\n")),
+       ("try { require('./thrower.js') } catch (e) { console.log(e.stack.replaceAll(process.cwd(), '')) }", e(out="Error: in a file\n    at Object.<anonymous> (/thrower.js:1:7)\n    at cell-9:1:7\n")),
+       ("try { structuredClone(() => 0) } catch (e) { console.log(e.stack) }", e(out="DataCloneError: () => 0 could not be cloned.\n    at cell-10:1:7\n")),
+       ("try { require('vm').runInNewContext('null.x', {}, 'other.js') } catch (e) { console.log(e.stack.slice(-39)) }", e(out="    at other.js:1:6\n    at cell-11:1:21\n")),
+       ("require('fs').promises.readFile('/nowhere')", e(status=1, err_has="Uncaught Error: ENOENT: no such file or directory, open '/nowhere' {\n  errno: -2,")),
+       files={"thrower.js": "throw new Error('in a file')"})
+
+script("node", "the code may make its stacks itself",
+       ("function f() { return new Error('x') }; const ours = Error.prepareStackTrace; Error.prepareStackTrace = (error, trace) => [error.message, trace[0].getFunctionName()]; f().stack", e(out="[ 'x', 'f' ]\n")),
+       ("let unknown = ; f()", e(status=1, err_has="cell-2:1:15\nlet unknown = ; f()\n              ^\n")),
+       ("Error.prepareStackTrace = ours; f()", e(out="Error: x\n    at f (cell-1:1:23)\n    at cell-3:1:33\n")),
+       ("Error.prepareStackTrace = undefined; f()", e(out="Error: x\n    at f (cell-1:1:23)\n    at cell-4:1:38\n")),
+       ("Error.stackTraceLimit = 1; f()", e(out="Error: x\n    at f (cell-1:1:23)\n")),
+       ("Error.stackTraceLimit = 0; f()", e(out="[Error: x]\n")),
+       ("Error.stackTraceLimit = Infinity; f()", e(out="Error: x\n    at f (cell-1:1:23)\n    at cell-7:1:35\n")),
+       ("delete Error.prepareStackTrace; [f() instanceof Error, Error.prepareStackTrace]", e(out="[ true, undefined ]\n")))
+
+
+@test("node: an interrupt tells where it came also where the code makes its stacks itself")
+def _():
+    with Session("node") as s:
+        check(s.call("Error.stackTraceLimit = 0; Error.prepareStackTrace = () => 'mine'; 0"), out="0\n")
+        check(s.interrupt("function spin() {\n  console.log('GO'); while (true) {}\n}\nspin()"), status=130, err_has=("Interrupted\n    at spin (cell-2:2:", "    at cell-2:4:1\n"))
+        check(s.call("[Error.stackTraceLimit, new Error('x').stack, Error.prepareStackTrace()]"), out="[ 0, 'mine', 'mine' ]\n")
+
+
 script("node", "names may be declared again in later calls (N1)",
        "let a = 1; const b = 1; class C {}; function f() { return 1 }; var v = 1",
        ("let a = 2; const b = 2; class C { x = 2 }; function f() { return 2 }; var v = 2", {}),
