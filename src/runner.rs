@@ -21,7 +21,7 @@ use crate::plan::{Ids, Plan};
 use crate::planner::{self, Ground};
 use crate::request::{Request, Work};
 use crate::session::{self, SessionError, Sessions};
-use crate::supervisor::{Channels, SupervisorError, Watch};
+use crate::supervisor::{Channels, SupervisorError, Watch, of_our_own};
 
 pub use crate::supervisor::{Filter, Newest, Signals};
 
@@ -417,6 +417,8 @@ impl Streams {
     fn connect(self) -> Result<Ends, RunError> {
         if let Self::Terminal { input, output, filtered } = self {
             let (socket, theirs) = crate::supervisor::terminal_pair()?;
+            let input = of_our_own(input, OFlag::O_RDONLY);
+            let output = of_our_own(output, OFlag::O_WRONLY);
             let channels = Channels::Terminal { input, output, socket, filtered };
             let stdio = [null()?, null()?, null()?];
             return Ok(Ends { stdio, terminal: Some(theirs), channels });
@@ -429,13 +431,15 @@ impl Streams {
             }
             Self::Feed { stdin } => {
                 let (read, write) = pipe()?;
-                let input = Some((stdin, write));
+                let input = Some((of_our_own(stdin, OFlag::O_RDONLY), write));
                 (read, Channels::Kept { input, outputs: [out_read, err_read] })
             }
             Self::Through { stdin, stdout, stderr, filtered } => {
                 let (read, write) = pipe()?;
+                let input = (of_our_own(stdin, OFlag::O_RDONLY), write);
+                let [stdout, stderr] = [stdout, stderr].map(|end| of_our_own(end, OFlag::O_WRONLY));
                 let outputs = [(out_read, stdout), (err_read, stderr)];
-                (read, Channels::Through { input: (stdin, write), outputs, filtered })
+                (read, Channels::Through { input, outputs, filtered })
             }
         };
         Ok(Ends { stdio: [stdin, out_write, err_write], terminal: None, channels })

@@ -17,6 +17,7 @@ mod show;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::environment::Environment;
 use crate::environment::catalog::Absent;
@@ -301,6 +303,17 @@ fn complain(message: &str) {
     let line = [filter.pass(line.as_bytes()), filter.finish()].concat();
     // Nobody to tell.
     let _ = std::io::stderr().write_all(&line);
+}
+
+/// As [`complain`], where somebody reads it. The run has ended, perhaps because nobody does: then
+/// this program shall end too, and its exit code tells the same.
+fn mention(message: &str) {
+    const PATIENCE: u16 = 1000;
+    let err = std::io::stderr();
+    let mut fds = [PollFd::new(err.as_fd(), PollFlags::POLLOUT)];
+    if poll(&mut fds, PATIENCE) != Ok(0) {
+        complain(message);
+    }
 }
 
 /// Writes to standard output. Whoever does not want to read all of it is no failure of ours.

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Serialize;
 
-use super::{Exec, House, RunCode, complain, print_json};
+use super::{Exec, House, RunCode, mention, print_json};
 use crate::outcome::{Ending, Enforced, Outcome, Stream, Usage};
 use crate::request::{Request, Work};
 use crate::runner::{Cancel, Filter, Runner, Signals, Streams};
@@ -43,7 +43,7 @@ pub(super) fn exec(house: &dyn House, exec: Exec) -> Result<ExitCode, String> {
     if json {
         print_json(&Told::of(&request, &outcome))?;
     } else if let Some(why) = why(&outcome.ending) {
-        complain(&why);
+        mention(&why);
     }
     Ok(ExitCode::from(outcome.ending.exit_code()))
 }
@@ -59,7 +59,7 @@ pub(super) fn code(house: &dyn House, arguments: &RunCode) -> Result<ExitCode, S
         pass_on(&outcome.stdout, std::io::stdout());
         pass_on(&outcome.stderr, std::io::stderr());
         if !matches!(outcome.ending, Ending::Exited { .. }) {
-            complain(&outcome.ending.to_string());
+            mention(&outcome.ending.to_string());
         }
     }
     Ok(ExitCode::from(outcome.ending.exit_code()))

@@ -14,8 +14,7 @@ use crate::outcome::Stream;
 /// Read at once.
 const CHUNK: usize = 64 << 10;
 /// Written at once: what a pipe that is ready to be written to takes without blocking
-/// (`PIPE_BUF`, pipe(7)). The caller's own descriptors stay in blocking mode: that is shared with
-/// whoever else holds them.
+/// (`PIPE_BUF`, pipe(7)), also where it is the caller's own, in blocking mode.
 const ATOMIC: usize = 4096;
 
 /// One stream: bytes that were read and not yet handed on, and both ends while they are open.
@@ -154,11 +153,11 @@ impl Flow {
         Ok(())
     }
 
-    /// The run has ended: hands on what is still on its way. With `hurry`, nobody is waited for;
-    /// else until one of `signals` says that it is enough.
+    /// The run has ended: hands on what is still on its way, until whoever reads it has taken
+    /// nothing for as long as `patience`, or one of `signals` says that it is enough.
     pub(super) fn drain(
         &mut self,
-        hurry: bool,
+        patience: PollTimeout,
         signals: Option<&Signals>,
     ) -> Result<(), SupervisorError> {
         if matches!(self.to, Sink::Inward(_) | Sink::Closed) {
@@ -166,7 +165,7 @@ impl Flow {
         }
         loop {
             while self.done < self.pending.len() {
-                if self.give_up(hurry, signals)? {
+                if self.give_up(patience, signals)? {
                     return Ok(());
                 }
                 self.write()?;
@@ -178,13 +177,16 @@ impl Flow {
     }
 
     /// Waits until a write is possible. Whether it was in vain.
-    fn give_up(&self, hurry: bool, signals: Option<&Signals>) -> Result<bool, SupervisorError> {
+    fn give_up(
+        &self,
+        patience: PollTimeout,
+        signals: Option<&Signals>,
+    ) -> Result<bool, SupervisorError> {
         let Some((to, flags)) = self.waits_for() else { return Ok(false) };
         loop {
             let mut fds = vec![PollFd::new(to, flags)];
             fds.extend(signals.map(|signals| PollFd::new(signals.as_fd(), PollFlags::POLLIN)));
-            let ready = poll(&mut fds, if hurry { PollTimeout::ZERO } else { PollTimeout::NONE });
-            if ready == Ok(0) {
+            if poll(&mut fds, patience) == Ok(0) {
                 return Ok(true);
             }
             if fds[0].any() == Some(true) {

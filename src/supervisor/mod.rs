@@ -4,6 +4,7 @@
 //! the same code. Both streams are drained while the payload runs, into a bounded buffer, so that
 //! neither side waits for the other and memory stays flat whatever the payload writes.
 
+mod caller;
 mod capture;
 mod console;
 mod filter;
@@ -18,6 +19,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
+pub(crate) use self::caller::of_our_own;
 pub(crate) use self::capture::Capture;
 pub use self::capture::Newest;
 pub use self::filter::Filter;
@@ -37,7 +39,8 @@ pub const KEPT: usize = 1 << 20;
 /// How long a killed sandbox may take to be gone before that is an error. The kernel frees all its
 /// memory first; a process in an uninterruptible sleep delays it.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
-/// How long the answer waits for the rest of a sandbox whose payload has ended.
+/// How long the answer waits for the rest of a sandbox whose payload has ended; and for whoever reads
+/// its output, once somebody has told it to end.
 const PARTING: Duration = Duration::from_secs(1);
 
 /// Where the payload's output goes and its input comes from.
@@ -142,6 +145,7 @@ struct State {
     ended: Option<(Ended, Usage)>,
     alone: bool,
     killed: Option<Ending>,
+    told_to_end: bool,
     stopped: bool,
     order: Order,
 }
@@ -163,6 +167,7 @@ impl Watch<'_> {
         let result = watched.run(started).and_then(|()| watched.empty_terminal());
         let Loop { mut state, mut flows, console, .. } = watched;
         let killed = state.killed.is_some() || result.is_err();
+        let patience = if killed { PollTimeout::ZERO } else { state.patience() };
         // Gone also after an ordinary end: who asks what is left shall see nothing, and a cgroup is
         // empty when it is read and removed (its own event comes later: the kernel sends at most
         // one in 10 ms). Where pid 1 alone is left, and no cgroup to remove, nobody need wait for it.
@@ -174,7 +179,7 @@ impl Watch<'_> {
         result.and(gone)?;
         for (at, flow) in flows.iter_mut().enumerate() {
             let before = flow.kept_bytes();
-            flow.drain(killed, signals)?;
+            flow.drain(patience, signals)?;
             let came = flow.kept_bytes() - before;
             state.order.note(source(at), usize::try_from(came).unwrap_or(usize::MAX));
         }
@@ -276,8 +281,11 @@ impl Loop<'_> {
     /// What is still on its way through a terminal is lost with pid 1, so it is read before. Pid 1
     /// has killed everyone who could write more.
     fn empty_terminal(&mut self) -> Result<(), SupervisorError> {
+        let patience = self.state.patience();
         match &self.console {
-            Some(_) => self.flows.iter_mut().try_for_each(|flow| flow.drain(false, self.signals)),
+            Some(_) => {
+                self.flows.iter_mut().try_for_each(|flow| flow.drain(patience, self.signals))
+            }
             None => Ok(()),
         }
     }
@@ -363,6 +371,7 @@ impl Loop<'_> {
         let Some(signals) = self.signals else { return Ok(()) };
         let failed = |errno| SupervisorError::Call("read a signal", errno);
         while let Some(signal) = signals.next().map_err(failed)? {
+            self.state.told_to_end |= signals::ends(signal);
             match (signal, &mut self.console) {
                 (Signal::SIGWINCH, Some(console)) => console.resize(),
                 (Signal::SIGTSTP, _) => {
@@ -527,6 +536,16 @@ impl State {
                 let usage = Usage { wall_us, cpu_us, peak_memory, peak_pids: None };
                 self.ended = Some((ending, usage));
             }
+        }
+    }
+
+    /// How long whoever reads the output may take nothing of what is left at the end. Who was told to
+    /// end, or has ended it, waits for nobody who has stopped to read.
+    fn patience(&self) -> PollTimeout {
+        match (&self.killed, self.told_to_end) {
+            (Some(_), _) => PollTimeout::ZERO,
+            (None, true) => until(Instant::now().checked_add(PARTING)),
+            (None, false) => PollTimeout::NONE,
         }
     }
 

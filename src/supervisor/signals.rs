@@ -60,8 +60,7 @@ impl Signals {
     /// Whether one has arrived that would end this process.
     pub(super) fn told_to_end(&self) -> nix::Result<bool> {
         while let Some(signal) = self.next()? {
-            if matches!(signal, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM)
-            {
+            if ends(signal) {
                 return Ok(true);
             }
         }
@@ -85,6 +84,11 @@ impl Signals {
         stop.thread_unblock()?;
         stop.thread_block()
     }
+}
+
+/// Whether whoever sends it wants an end.
+pub(super) const fn ends(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGHUP | Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTERM)
 }
 
 impl Drop for Signals {

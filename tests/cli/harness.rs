@@ -96,6 +96,12 @@ pub(crate) fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id().cast_signed()), signal).expect("sent");
 }
 
+/// Whether what is written there would have to wait for somebody who reads.
+pub(crate) fn is_full(to: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(to.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut fds, PollTimeout::ZERO) == Ok(0)
+}
+
 /// Processes of this host with `mark` among their arguments, besides this one.
 pub(crate) fn marked(mark: &str) -> Vec<String> {
     let own = std::process::id().to_string();
@@ -218,6 +224,27 @@ impl Tty {
             }
             assert!(Instant::now() < end, "it does not end: {:?}", self.seen);
         }
+    }
+
+    /// Its exit code, if nobody reads the terminal, which is as it was.
+    pub(crate) fn unread_code(&mut self) -> i32 {
+        eventually("it ends", || self.child.try_wait().expect("waited for").is_some());
+        assert!(self.is_restored(), "the terminal is not as it was");
+        self.child.wait().expect("ended").code().expect("an exit code")
+    }
+
+    /// Lets it end, and reads a little now and then.
+    pub(crate) fn slowly_read_code(&mut self) -> i32 {
+        let mut buffer = [0; 2048];
+        eventually("it ends", || {
+            let mut fds = [PollFd::new(self.master.as_fd(), PollFlags::POLLIN)];
+            if poll(&mut fds, PollTimeout::ZERO) == Ok(1) {
+                let length = self.master.read(&mut buffer).unwrap_or(0);
+                self.seen.push_str(&String::from_utf8_lossy(&buffer[..length]));
+            }
+            self.child.try_wait().expect("waited for").is_some()
+        });
+        self.code()
     }
 
     /// Its exit code, the terminal as it was.

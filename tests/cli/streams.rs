@@ -3,8 +3,11 @@
 use std::process::Stdio;
 use std::time::Instant;
 
+use nix::sys::signal::Signal;
+
 use crate::harness::{
-    Tty, code, command, eventually, fed, marked, output, sh, soon, stderr, stdout,
+    Tty, code, command, eventually, fed, is_full, marked, output, seconds, send, sh, soon, stderr,
+    stdout,
 };
 
 /// Every byte value, in no order that a cut could hide.
@@ -33,6 +36,26 @@ fn three_mib_pass_byte_exact_from_stdin_to_stdout_and_to_stderr() {
 fn more_than_the_cap_of_captured_output_passes() {
     let output = sh("head -c 100000000 /dev/zero; exit 4");
     assert_eq!((code(&output), output.stdout.len()), (4, 100_000_000));
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_keeps_neither_the_time_limit_nor_a_signal_from_ending_it() {
+    let half = seconds(0.5);
+    for (limit, code) in [(half.as_str(), 124), ("600", 143)] {
+        // Both outputs in one pipe: what one of them was promised the other may have taken.
+        let (_read, write) = std::io::pipe().expect("a pipe");
+        let script = "yes & yes >&2";
+        let mut command = command(&["exec", "--timeout", limit, "--", "sh", "-c", script]);
+        command.stdout(write.try_clone().expect("a copy"));
+        let mut child =
+            command.stderr(write.try_clone().expect("a copy")).spawn().expect("started");
+        if code == 143 {
+            eventually("it is full", || is_full(&write));
+            send(&child, Signal::SIGTERM);
+        }
+        eventually("it ends", || child.try_wait().expect("waited for").is_some());
+        assert_eq!(child.wait().expect("ended").code(), Some(code));
+    }
 }
 
 #[test]

@@ -85,6 +85,30 @@ fn nothing_is_lost_at_the_end() {
 }
 
 #[test]
+fn a_terminal_that_nobody_reads_keeps_neither_the_time_limit_nor_a_signal_from_ending_it() {
+    let half = seconds(0.5);
+    for option in ["--raw", "--no-tty"] {
+        let mut tty = Tty::start(&["exec", option, "--timeout", &half, "--", "yes"]);
+        assert_eq!((option, tty.unread_code()), (option, 124));
+        let mut tty = Tty::start(&["exec", option, "--timeout", "600", "--", "yes"]);
+        // Until it is full, which nothing tells: it moves what it has and seems to have room again.
+        std::thread::sleep(std::time::Duration::from_millis(500) * slower());
+        send(&tty.child, Signal::SIGTERM);
+        assert_eq!((option, tty.unread_code()), (option, 143));
+    }
+}
+
+#[test]
+fn nothing_is_lost_on_a_terminal_that_is_read_slowly() {
+    let wanted: String = (1..=30_000).map(|number| format!("{number}\r\n")).collect();
+    for option in ["--raw", "--no-tty"] {
+        let mut tty = Tty::start(&["exec", option, "--", "seq", "30000"]);
+        assert_eq!(tty.slowly_read_code(), 0);
+        assert!(tty.seen == wanted, "{option}: {} of {} bytes", tty.seen.len(), wanted.len());
+    }
+}
+
+#[test]
 fn pushing_input_with_tiocsti_is_refused() {
     let code = "import fcntl, os, termios\n\
                 for place in 0, 1, 2, os.open('/dev/tty', os.O_RDWR):\n\
