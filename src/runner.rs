@@ -37,6 +37,14 @@ pub enum Streams {
         /// Read from and handed to the payload.
         stdin: OwnedFd,
     },
+    /// As [`Streams::Capture`], and what the payload writes is passed on as it comes, byte for byte;
+    /// control characters are shown instead of sent where that leads to a terminal.
+    PassedOn {
+        /// Gets what the payload writes to its standard output.
+        stdout: OwnedFd,
+        /// Gets what the payload writes to its standard error.
+        stderr: OwnedFd,
+    },
     /// Everything passes through, uncapped and byte-exact, between the payload's pipes and these
     /// three. Nothing is kept.
     Through {
@@ -395,9 +403,11 @@ impl Streams {
     fn newest(&self) -> Option<&Newest> {
         match self {
             Self::Watched(newest) => Some(newest),
-            Self::Capture | Self::Feed { .. } | Self::Through { .. } | Self::Terminal { .. } => {
-                None
-            }
+            Self::Capture
+            | Self::Feed { .. }
+            | Self::PassedOn { .. }
+            | Self::Through { .. }
+            | Self::Terminal { .. } => None,
         }
     }
 
@@ -434,16 +444,25 @@ impl Streams {
                 let input = Some((of_our_own(stdin, OFlag::O_RDONLY), write));
                 (read, Channels::Kept { input, outputs: [out_read, err_read] })
             }
+            Self::PassedOn { stdout, stderr } => {
+                let [stdout, stderr] = outward([stdout, stderr]);
+                let outputs = [(out_read, stdout), (err_read, stderr)];
+                (null()?, Channels::PassedOn { outputs })
+            }
             Self::Through { stdin, stdout, stderr, filtered } => {
                 let (read, write) = pipe()?;
                 let input = (of_our_own(stdin, OFlag::O_RDONLY), write);
-                let [stdout, stderr] = [stdout, stderr].map(|end| of_our_own(end, OFlag::O_WRONLY));
+                let [stdout, stderr] = outward([stdout, stderr]);
                 let outputs = [(out_read, stdout), (err_read, stderr)];
                 (read, Channels::Through { input, outputs, filtered })
             }
         };
         Ok(Ends { stdio: [stdin, out_write, err_write], terminal: None, channels })
     }
+}
+
+fn outward(ends: [OwnedFd; 2]) -> [OwnedFd; 2] {
+    ends.map(|end| of_our_own(end, OFlag::O_WRONLY))
 }
 
 fn null() -> Result<OwnedFd, RunError> {

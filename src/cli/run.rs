@@ -1,7 +1,7 @@
 //! `exec` and `run`: one sandbox and its exit code.
 
 use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{Exec, House, RunCode, mention, print_json};
 use crate::outcome::{Ending, Enforced, Outcome, Stream, Usage};
 use crate::request::{Request, Work};
-use crate::runner::{Cancel, Filter, Runner, Signals, Streams};
+use crate::runner::{Cancel, Runner, Signals, Streams};
 
 pub(super) fn exec(house: &dyn House, exec: Exec) -> Result<ExitCode, String> {
     let Exec { env, sandbox, json, no_tty, raw, command } = exec;
@@ -52,15 +52,19 @@ pub(super) fn code(house: &dyn House, arguments: &RunCode) -> Result<ExitCode, S
     let RunCode { env, sandbox, json, file } = arguments;
     let request = sandbox.request(env, Work::Code(read_code(file)?));
     let runner = sandbox.runner(house)?;
-    let outcome = attached(&runner, &request, Streams::Capture)?;
+    let streams = if *json {
+        Streams::Capture
+    } else {
+        Streams::PassedOn {
+            stdout: copy(std::io::stdout().as_fd())?,
+            stderr: copy(std::io::stderr().as_fd())?,
+        }
+    };
+    let outcome = attached(&runner, &request, streams)?;
     if *json {
         print_json(&Told::of(&request, &outcome))?;
-    } else {
-        pass_on(&outcome.stdout, std::io::stdout());
-        pass_on(&outcome.stderr, std::io::stderr());
-        if !matches!(outcome.ending, Ending::Exited { .. }) {
-            mention(&outcome.ending.to_string());
-        }
+    } else if !matches!(outcome.ending, Ending::Exited { .. }) {
+        mention(&outcome.ending.to_string());
     }
     Ok(ExitCode::from(outcome.ending.exit_code()))
 }
@@ -107,17 +111,6 @@ fn read_code(file: &Path) -> Result<Vec<u8>, String> {
     };
     read.map_err(|error| format!("cannot read the code from {}: {error}", file.display()))?;
     Ok(code)
-}
-
-/// To a pipe byte for byte; to a terminal without orders to it.
-fn pass_on(stream: &Stream, mut to: impl Write + IsTerminal) {
-    let mut bytes = stream.to_bytes();
-    if to.is_terminal() {
-        let mut filter = Filter::text();
-        bytes = [filter.pass(&bytes), filter.finish()].concat();
-    }
-    // Whoever does not want to read it is no failure of ours.
-    let _ = to.write_all(&bytes).and_then(|()| to.flush());
 }
 
 /// An outcome as JSON.

@@ -22,6 +22,7 @@ const ATOMIC: usize = 4096;
 pub(super) struct Flow {
     from: Option<OwnedFd>,
     to: Sink,
+    kept: Option<Capture>,
     filter: Option<Filter>,
     pending: Vec<u8>,
     done: usize,
@@ -30,7 +31,8 @@ pub(super) struct Flow {
 
 #[derive(Debug)]
 enum Sink {
-    Kept(Capture),
+    /// It is kept, and that is all.
+    Nowhere,
     /// Out of the sandbox: what comes must arrive.
     Outward(OwnedFd),
     /// Into the sandbox: the payload may not care.
@@ -40,8 +42,13 @@ enum Sink {
 
 impl Flow {
     /// A payload's output that is kept.
-    pub(super) const fn kept(from: OwnedFd, capture: Capture) -> Self {
-        Self::new(from, Sink::Kept(capture))
+    pub(super) fn kept(from: OwnedFd, capture: Capture) -> Self {
+        Self::new(from, Sink::Nowhere).and_kept(capture)
+    }
+
+    /// The same, and all of it is kept.
+    pub(super) fn and_kept(self, capture: Capture) -> Self {
+        Self { kept: Some(capture), ..self }
     }
 
     /// A payload's output that passes through.
@@ -55,23 +62,25 @@ impl Flow {
     }
 
     const fn new(from: OwnedFd, to: Sink) -> Self {
-        Self { from: Some(from), to, filter: None, pending: Vec::new(), done: 0, inward: false }
+        Self {
+            from: Some(from),
+            to,
+            kept: None,
+            filter: None,
+            pending: Vec::new(),
+            done: 0,
+            inward: false,
+        }
     }
 
     /// How many bytes came, if they are kept.
-    pub(super) const fn kept_bytes(&self) -> u64 {
-        match &self.to {
-            Sink::Kept(capture) => capture.bytes(),
-            Sink::Outward(_) | Sink::Inward(_) | Sink::Closed => 0,
-        }
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.kept.as_ref().map_or(0, Capture::bytes)
     }
 
     /// What was kept, if anything was to be.
     pub(super) fn into_kept(self) -> Option<Stream> {
-        match self.to {
-            Sink::Kept(capture) => Some(capture.finish()),
-            Sink::Outward(_) | Sink::Inward(_) | Sink::Closed => None,
-        }
+        self.kept.map(Capture::finish)
     }
 
     /// Whether it led into the sandbox and its beginning is gone.
@@ -108,10 +117,13 @@ impl Flow {
             }
             // EIO: the other side of a terminal is gone; that is its end of file. What is kept comes
             // from pipes.
-            Err(Errno::EIO) if !matches!(self.to, Sink::Kept(_)) => 0,
+            Err(Errno::EIO) if !matches!(self.to, Sink::Nowhere) => 0,
             Err(errno) => return Err(SupervisorError::Call("read a stream", errno)),
         };
         self.pending.truncate(length);
+        if let Some(capture) = &mut self.kept {
+            capture.push(&self.pending);
+        }
         if let Some(filter) = &mut self.filter {
             self.pending = if length > 0 { filter.pass(&self.pending) } else { filter.finish() };
         }
@@ -121,8 +133,7 @@ impl Flow {
                 self.to = Sink::Closed;
             }
         }
-        if let Sink::Kept(capture) = &mut self.to {
-            capture.push(&self.pending);
+        if matches!(self.to, Sink::Nowhere) {
             self.pending.clear();
         }
         Ok(length > 0)
@@ -166,6 +177,7 @@ impl Flow {
         loop {
             while self.done < self.pending.len() {
                 if self.give_up(patience, signals)? {
+                    self.to = Sink::Closed;
                     return Ok(());
                 }
                 self.write()?;

@@ -40,7 +40,7 @@ pub const KEPT: usize = 1 << 20;
 /// memory first; a process in an uninterruptible sleep delays it.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// How long the answer waits for the rest of a sandbox whose payload has ended; and for whoever reads
-/// its output, once somebody has told it to end.
+/// its output, once somebody has ended it.
 const PARTING: Duration = Duration::from_secs(1);
 
 /// Where the payload's output goes and its input comes from.
@@ -59,6 +59,11 @@ pub enum Channels {
         outputs: [OwnedFd; 2],
         /// Where it is shown.
         newest: Newest,
+    },
+    /// stdout and stderr are kept and pass through; without orders to a terminal, if one is there.
+    PassedOn {
+        /// The read ends, and where what comes out of them goes.
+        outputs: [(OwnedFd, OwnedFd); 2],
     },
     /// All three pass through.
     Through {
@@ -223,19 +228,31 @@ fn connect(channels: Channels) -> Result<(Vec<Flow>, Option<Console>), Superviso
             let capture = || Capture::new(KEPT).watched(Some(newest.clone()));
             Ok((outputs.map(|pipe| Flow::kept(pipe, capture())).into(), None))
         }
+        Channels::PassedOn { outputs } => {
+            let kept = |flow: Flow| flow.and_kept(Capture::new(KEPT));
+            let flows = outward(outputs, true).map(|flow| flow.map(kept));
+            Ok((flows.collect::<Result<_, _>>()?, None))
+        }
         Channels::Through { input, outputs, filtered } => {
-            outputs.iter().map(|(from, _)| from).try_for_each(set_nonblocking)?;
-            let outputs = outputs.into_iter().map(|(from, to)| {
-                let filter = (filtered && nix::unistd::isatty(&to) == Ok(true)).then(Filter::text);
-                Ok(Flow::outward(from, to, filter))
-            });
-            let flows = outputs.chain([inward(input)]).collect::<Result<_, SupervisorError>>()?;
-            Ok((flows, None))
+            let flows = outward(outputs, filtered).chain([inward(input)]);
+            Ok((flows.collect::<Result<_, _>>()?, None))
         }
         Channels::Terminal { input, output, socket, filtered } => {
             Ok((Vec::new(), Some(Console::new(input, output, filtered, socket))))
         }
     }
+}
+
+/// What passes through, orders to a terminal taken out if `filtered`.
+fn outward(
+    outputs: [(OwnedFd, OwnedFd); 2],
+    filtered: bool,
+) -> impl Iterator<Item = Result<Flow, SupervisorError>> {
+    outputs.into_iter().map(move |(from, to)| {
+        set_nonblocking(&from)?;
+        let filter = (filtered && nix::unistd::isatty(&to) == Ok(true)).then(Filter::text);
+        Ok(Flow::outward(from, to, filter))
+    })
 }
 
 /// The watching loop: what it looks at and what it knows.
@@ -539,14 +556,11 @@ impl State {
         }
     }
 
-    /// How long whoever reads the output may take nothing of what is left at the end. Who was told to
-    /// end, or has ended it, waits for nobody who has stopped to read.
+    /// How long whoever reads the output may take nothing of what is left at the end. Where somebody
+    /// has ended it, nobody waits for who has stopped to read.
     fn patience(&self) -> PollTimeout {
-        match (&self.killed, self.told_to_end) {
-            (Some(_), _) => PollTimeout::ZERO,
-            (None, true) => until(Instant::now().checked_add(PARTING)),
-            (None, false) => PollTimeout::NONE,
-        }
+        let ended = self.killed.is_some() || self.told_to_end;
+        if ended { until(Instant::now().checked_add(PARTING)) } else { PollTimeout::NONE }
     }
 
     /// How it ended; `out_of_memory` if the kernel killed for that.

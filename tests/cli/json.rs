@@ -104,6 +104,44 @@ fn run_takes_code_from_a_file_and_from_stdin() {
 }
 
 #[test]
+fn run_passes_on_all_that_the_code_writes_as_it_comes() {
+    let wanted: String = (1..=300_000).map(|number| format!("{number}\n")).collect();
+    let output = fed(&["run", "--env", "shell"], b"seq 1 300000; seq 1 300000 >&2; exit 3");
+    assert_eq!(code(&output), 3);
+    assert!(stdout(&output) == wanted && stderr(&output) == wanted);
+    let directory = tempfile::tempdir().expect("a directory");
+    let code = directory.path().join("code");
+    std::fs::write(&code, "echo now; sleep 1000").expect("written");
+    let mut child = command(&["run", "--env", "shell", code.to_str().expect("text")])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().expect("stdout"));
+    std::io::BufRead::read_line(&mut out, &mut line).expect("a line");
+    assert_eq!((line.as_str(), child.try_wait().expect("waited for")), ("now\n", None));
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+}
+
+#[test]
+fn what_run_passes_on_is_limited_and_audited_all_the_same() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (settings, audit) = (directory.path().join("settings"), directory.path().join("audit"));
+    std::fs::write(&settings, "[limits]\noutput = \"1M\"\n").expect("written");
+    let code_file = directory.path().join("code");
+    std::fs::write(&code_file, "echo first; yes").expect("written");
+    let mut command = command(&["run", "--env", "shell", code_file.to_str().expect("text")]);
+    command.env("NIX_SANDBOX_CONFIG", &settings);
+    command.env("NIX_SANDBOX_AUDIT", format!("{},output", audit.display()));
+    let output = command.output().expect("started");
+    assert_eq!((code(&output), output.stdout.starts_with(b"first\ny\n")), (137, true));
+    assert_eq!(stderr(&output), "nix-sandbox-mcp: stopped: wrote more than 1048576 bytes\n");
+    let line = parsed(&std::fs::read(&audit).expect("a line"));
+    assert!(line["stdout"].as_str().expect("text").starts_with("first\ny\n"), "{line}");
+}
+
+#[test]
 fn run_says_how_it_ended_if_it_was_no_exit() {
     let half = seconds(0.5);
     let output = fed(&["run", "--env", "shell", "--timeout", &half], b"printf '\\377'; sleep 1000");
