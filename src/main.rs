@@ -88,7 +88,7 @@ impl House for Real {
     fn environments(&self) -> Result<Vec<Listed>, String> {
         let catalog = Catalog::load(load(None)?.sources);
         for skipped in catalog.skipped() {
-            eprintln!("nix-sandbox-mcp: skipped {}: {}", skipped.path.display(), skipped.reason);
+            cli::complain(&format!("skipped {}: {}", skipped.path.display(), skipped.reason));
         }
         let listed = catalog
             .entries()

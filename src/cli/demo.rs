@@ -40,19 +40,19 @@ pub(super) fn demo(house: &dyn House) -> Result<ExitCode, String> {
     let project = Project::make()?;
     let mut server = Server::start(&project)?;
     let hello = server.hello()?;
-    show(&format!("{}\n{hello}\n", paint.bold("nix-sandbox-mcp demo")));
+    show(&format!("{}\n{hello}\n", paint.bold("nix-sandbox-mcp demo")))?;
     show(&format!(
         "project: {}, a throw-away directory, shown at {MOUNT}\n",
         project.directory.display()
-    ));
+    ))?;
     let (mut right, mut wrong) = (0, 0);
     for (name, interpreter) in &usable {
-        show(&format!("\n{}\n", paint.bold(name)));
+        show(&format!("\n{}\n", paint.bold(name)))?;
         for attempt in attempts(*interpreter) {
             let answer = server.run(name, &attempt.code)?;
             let as_it_should = attempt.as_it_should(&answer) && !project.is_planted();
             *(if as_it_should { &mut right } else { &mut wrong }) += 1;
-            show(&attempt.told(&answer, as_it_should, paint));
+            show(&attempt.told(&answer, as_it_should, paint))?;
         }
     }
     server.end();
@@ -63,21 +63,21 @@ pub(super) fn demo(house: &dyn House) -> Result<ExitCode, String> {
         show(&format!(
             "\n{} {environments} environments computed, {stopped} attempts to get out were stopped, in {time:.1} s\n",
             paint.good("✓")
-        ));
+        ))?;
         Ok(ExitCode::SUCCESS)
     } else {
         show(&format!(
             "\n{} {wrong} of {} did not end as they should\n",
             paint.bad("✗"),
             right + wrong
-        ));
+        ))?;
         Ok(ExitCode::FAILURE)
     }
 }
 
 /// Answers are anybody's; the colours are ours and stand outside of them.
-fn show(text: &str) {
-    print(text.as_bytes());
+fn show(text: &str) -> Result<(), String> {
+    print(text.as_bytes())
 }
 
 fn harmless(text: &str) -> String {

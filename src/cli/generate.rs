@@ -30,8 +30,7 @@ pub(super) fn generate(what: What, mut command: Command) -> Result<ExitCode, Str
         }
         What::Man => man(command, &mut text).map_err(|error| error.to_string())?,
     }
-    print(&text);
-    Ok(ExitCode::SUCCESS)
+    print(&text).map(|()| ExitCode::SUCCESS)
 }
 
 /// One page: the program, each of its commands, the settings.

@@ -119,7 +119,8 @@ enum Command {
     /// Run code in a sandbox, as the MCP tool does
     ///
     /// The code is read from FILE, or from standard input; the program gets an empty standard
-    /// input. Its output appears when it has ended. The exit code is as for `exec`.
+    /// input. Its outputs pass through as they come, up to the limit of the settings; to a terminal
+    /// without orders to it. The exit code is as for `exec`.
     Run(RunCode),
     /// List the environments
     Envs {
@@ -193,7 +194,7 @@ struct RunCode {
     env: String,
     #[command(flatten)]
     sandbox: Sandbox,
-    /// Print one JSON object when it has ended, instead of its outputs
+    /// Print one JSON object when it has ended, with what is kept of both outputs
     #[arg(long)]
     json: bool,
     /// File with the code; `-` is standard input
@@ -256,11 +257,22 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, house: &dyn House) ->
         .clone()
         .try_get_matches_from(arguments)
         .and_then(|matches| Arguments::from_arg_matches(&matches));
-    let arguments = match parsed {
-        Ok(arguments) => arguments,
-        Err(error) => return usage(&error),
+    let done = match parsed {
+        Ok(arguments) => obey(house, arguments, command),
+        Err(error) => usage(&error),
     };
-    let done = match arguments.command {
+    done.unwrap_or_else(|message| {
+        complain(&message);
+        ExitCode::from(FAILED)
+    })
+}
+
+fn obey(
+    house: &dyn House,
+    arguments: Arguments,
+    command: clap::Command,
+) -> Result<ExitCode, String> {
+    match arguments.command {
         None => serve(house),
         Some(Command::Exec(exec)) => run::exec(house, exec),
         Some(Command::Run(code)) => run::code(house, &code),
@@ -270,11 +282,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, house: &dyn House) ->
         Some(Command::Doctor { json, .. }) => show::doctor(house, json),
         Some(Command::Demo) => demo::demo(house),
         Some(Command::Generate(what)) => generate::generate(what, command),
-    };
-    done.unwrap_or_else(|message| {
-        complain(&message);
-        ExitCode::from(FAILED)
-    })
+    }
 }
 
 fn serve(house: &dyn House) -> Result<ExitCode, String> {
@@ -286,18 +294,16 @@ fn serve(house: &dyn House) -> Result<ExitCode, String> {
 }
 
 /// Help goes to standard output and is no failure. Everything else is one.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error) -> Result<ExitCode, String> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        let _ = error.print();
-        return ExitCode::SUCCESS;
+        return wanted(error.print()).map(|()| ExitCode::SUCCESS);
     }
     let text = error.render().to_string();
-    complain(text.strip_prefix("error: ").unwrap_or(&text).trim_end());
-    ExitCode::from(FAILED)
+    Err(text.strip_prefix("error: ").unwrap_or(&text).trim_end().to_owned())
 }
 
 /// Tells something about ourselves, on standard error. Foreign words in it are made harmless.
-fn complain(message: &str) {
+pub fn complain(message: &str) {
     let line = format!("nix-sandbox-mcp: {message}\n");
     let mut filter = Filter::text();
     let line = [filter.pass(line.as_bytes()), filter.finish()].concat();
@@ -316,22 +322,27 @@ fn mention(message: &str) {
     }
 }
 
-/// Writes to standard output. Whoever does not want to read all of it is no failure of ours.
-fn print(bytes: &[u8]) {
+/// Writes to standard output.
+fn print(bytes: &[u8]) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
-    let _ = out.write_all(bytes).and_then(|()| out.flush());
+    wanted(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// Whoever does not want to read all of it is no failure of ours.
+fn wanted(written: std::io::Result<()>) -> Result<(), String> {
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn print_json(value: &impl serde::Serialize) -> Result<(), String> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let written = serde_json::to_writer_pretty(&mut out, value);
-    match written {
-        Err(error) if !error.is_io() => Err(format!("cannot write JSON: {error}")),
-        _ => {
-            let _ = out.write_all(b"\n").and_then(|()| out.flush());
-            Ok(())
-        }
-    }
+    let mut text =
+        serde_json::to_vec_pretty(value).map_err(|error| format!("cannot write JSON: {error}"))?;
+    text.push(b'\n');
+    print(&text)
 }
 
 #[cfg(test)]

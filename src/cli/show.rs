@@ -20,7 +20,7 @@ pub(super) fn environments(house: &dyn House, json: bool) -> Result<ExitCode, St
         print_json(&all.iter().map(environment_json).collect::<Vec<_>>())?;
     } else {
         let rows: Vec<[String; 4]> = all.iter().map(environment_row).collect();
-        print_harmless(&columns(&rows, ""));
+        print_harmless(&columns(&rows, ""))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -76,13 +76,13 @@ pub(super) fn doctor(house: &dyn House, json: bool) -> Result<ExitCode, String> 
     if json {
         print_json(&found.json)?;
     } else {
-        print_harmless(&found.text);
+        print_harmless(&found.text)?;
     }
     Ok(ExitCode::from(found.exit_code))
 }
 
 pub(super) fn apparmor_profile(house: &dyn House) -> Result<ExitCode, String> {
-    print_harmless(&house.apparmor_profile());
+    print_harmless(&house.apparmor_profile())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -94,7 +94,7 @@ pub(super) fn plan(house: &dyn House, arguments: Arguments) -> Result<ExitCode, 
     if json {
         print_json(&plan)?;
     } else {
-        print_harmless(&page(&plan));
+        print_harmless(&page(&plan))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -217,8 +217,8 @@ fn mount(mount: &Mount) -> [String; 2] {
 }
 
 /// Paths and arguments are anybody's.
-fn print_harmless(text: &str) {
+fn print_harmless(text: &str) -> Result<(), String> {
     // Newlines in a path or an argument are rare and only untidy.
     let mut filter = Filter::text();
-    print(&[filter.pass(text.as_bytes()), filter.finish()].concat());
+    print(&[filter.pass(text.as_bytes()), filter.finish()].concat())
 }

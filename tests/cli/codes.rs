@@ -1,8 +1,10 @@
 //! Exit codes (LIFE-08).
 
+use std::fs::File;
+use std::process::{Output, Stdio};
 use std::time::Instant;
 
-use crate::harness::{code, output, seconds, sh, soon, stderr, stdout};
+use crate::harness::{code, command, output, seconds, sh, soon, stderr, stdout};
 
 #[test]
 fn exit_codes_0_to_255_are_the_commands_own() {
@@ -77,5 +79,67 @@ fn help_and_version_are_no_failure() {
         let output = output(words);
         assert_eq!((code(&output), stderr(&output).as_str()), (0, ""));
         assert!(!output.stdout.is_empty());
+    }
+}
+
+/// With standard output on a disk that is full.
+fn to_a_full_disk(words: &[&str]) -> Output {
+    let full = File::options().write(true).open("/dev/full").expect("/dev/full");
+    command(words).stdout(full).stderr(Stdio::piped()).output().expect("started")
+}
+
+#[test]
+fn output_that_cannot_be_written_is_125_with_one_sentence() {
+    for words in [
+        &["exec", "--json", "--", "echo", "x"][..],
+        &["run", "--env", "shell", "--json"],
+        &["envs"],
+        &["envs", "--json"],
+        &["plan"],
+        &["plan", "--json"],
+        &["doctor"],
+        &["doctor", "--json"],
+        &["doctor", "--print-apparmor"],
+        &["generate", "completions", "bash"],
+        &["generate", "man"],
+        &["demo"],
+        &["--help"],
+        &["exec", "--help"],
+        &["--version"],
+    ] {
+        let output = to_a_full_disk(words);
+        let says = "nix-sandbox-mcp: cannot write to standard output: No space left on device \
+                    (os error 28)\n";
+        assert_eq!((code(&output), stderr(&output).as_str()), (125, says), "{words:?}");
+    }
+    let script = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(script.path(), "echo x").expect("written");
+    let script = script.path().to_str().expect("text");
+    for words in [&["exec", "--", "echo", "x"][..], &["run", "--env", "shell", script]] {
+        let output = to_a_full_disk(words);
+        let says = "nix-sandbox-mcp: write a stream: ENOSPC: No space left on device\n";
+        assert_eq!((code(&output), stderr(&output).as_str()), (125, says), "{words:?}");
+    }
+}
+
+#[test]
+fn whoever_reads_nothing_of_what_we_print_is_no_failure() {
+    for words in [&["envs"][..], &["plan", "--json"], &["generate", "man"], &["--help"]] {
+        let (read, write) = std::io::pipe().expect("a pipe");
+        drop(read);
+        let output = command(words).stdout(write).stderr(Stdio::piped()).output().expect("started");
+        assert_eq!((code(&output), stderr(&output).as_str()), (0, ""), "{words:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_told_on_stderr_changes_nothing() {
+    let broken = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(broken.path().join("broken")).expect("made");
+    for words in [&["envs"][..], &["exec", "--", "true"]] {
+        let full = File::options().write(true).open("/dev/full").expect("/dev/full");
+        let mut command = command(words);
+        command.env("NIX_SANDBOX_DIR", broken.path()).env("NIX_SANDBOX_LOG", "trace");
+        assert_eq!(code(&command.stderr(full).output().expect("started")), 0, "{words:?}");
     }
 }
