@@ -123,6 +123,13 @@ impl Stream {
         self.bytes.saturating_sub((self.head.len() + self.tail.len()) as u64)
     }
 
+    /// What was kept where that is not all: `first and last 512 KiB`.
+    #[must_use]
+    pub fn ends(&self) -> Option<String> {
+        let each = self.head.len().min(self.tail.len());
+        (self.left_out() > 0).then(|| format!("first and last {} KiB", each >> 10))
+    }
+
     /// Everything that was kept, a gap marked in words.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -165,7 +172,8 @@ pub struct LeftOut {
 /// What a run left besides what is in its streams. Only a server looks for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
-    /// Where later sandboxes of the same server find its standard output, if that is long.
+    /// Where later sandboxes of the same server find what was kept of its standard output, if that
+    /// is long.
     pub stdout: Option<String>,
     /// Likewise its standard error.
     pub stderr: Option<String>,

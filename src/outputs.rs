@@ -1,8 +1,8 @@
 //! The long output of a server's runs, kept for its later sandboxes to read.
 //!
 //! The directory is that of a tmpfs which every sandbox of the server shows, read-only, at
-//! [`OUTPUTS`]; see [`crate::engine`]. Only output that a model cannot be shown whole is kept, and of
-//! that the newest.
+//! [`OUTPUTS`]; see [`crate::engine`]. Only output that a model cannot be shown whole is kept, as much
+//! of it as its run's supervisor kept, and of that the newest.
 //!
 //! Every file stays open here. So none is found again by its name, what is dropped is emptied also
 //! where a sandbox holds it open, and no sandbox can take a lease on it that would make this
@@ -42,6 +42,8 @@ pub struct Kept {
     pub name: String,
     /// How long the file is.
     pub bytes: u64,
+    /// Which part of the stream it has, and of how much, if that is not all.
+    pub part: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +86,7 @@ impl Outputs {
                 continue;
             }
             let name = format!("{run}.{kind}");
-            match self.store(&mut shelf, &name, &stream.to_bytes()) {
+            match self.store(&mut shelf, &name, stream) {
                 Ok(()) => *place = Some(format!("{OUTPUTS}/{name}")),
                 Err(error) => tracing::warn!(name, %error, "long output not kept"),
             }
@@ -107,18 +109,20 @@ impl Outputs {
         Some(bytes)
     }
 
-    fn store(&self, shelf: &mut Shelf, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    fn store(&self, shelf: &mut Shelf, name: &str, stream: &Stream) -> std::io::Result<()> {
+        let bytes = stream.to_bytes();
         let length = bytes.len() as u64;
         while shelf.files.len() >= MOST_FILES || shelf.bytes() + length > MOST {
             let Some((oldest, file)) = shelf.files.pop_front() else { break };
             self.remove(&oldest.name, &file);
         }
         let mut file = self.create(name)?;
-        if let Err(error) = file.write_all(bytes) {
+        if let Err(error) = file.write_all(&bytes) {
             self.remove(name, &file);
             return Err(error);
         }
-        let kept = Kept { name: name.to_owned(), bytes: length };
+        let part = stream.ends().map(|ends| format!("{ends} of {} bytes", stream.bytes));
+        let kept = Kept { name: name.to_owned(), bytes: length, part };
         shelf.files.push_back((kept, file));
         Ok(())
     }
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_marked_in_the_file_too() {
+    fn a_gap_is_marked_in_the_file_and_told_of_it() {
         let directory = tempfile::tempdir().expect("directory");
         let outputs = outputs(&directory);
         let mut outcome = outcome(b"", b"");
@@ -266,5 +270,12 @@ mod tests {
         outputs.keep(&mut outcome);
         let bytes = outputs.read("1.stdout").expect("bytes");
         assert_eq!(String::from_utf8_lossy(&bytes), "a\n[… 1073741822 bytes left out …]\nz");
+        let half = vec![b'x'; 512 << 10];
+        outcome.stdout = Stream { head: half.clone(), tail: half, bytes: 1 << 30 };
+        outputs.keep(&mut outcome);
+        kept(&outputs, &[b'x'; 9000], b"");
+        let parts: Vec<Option<String>> = outputs.list().into_iter().map(|kept| kept.part).collect();
+        let part = |kib| Some(format!("first and last {kib} KiB of 1073741824 bytes"));
+        assert_eq!(parts, [part(0), part(512), None]);
     }
 }

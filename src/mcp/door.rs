@@ -79,7 +79,7 @@ pub struct Facts {
     pub max_timeout: Duration,
     /// The memory limit, bytes, if there is one.
     pub memory: Option<u64>,
-    /// Whether sandboxes can read the whole of long outputs below `/outputs`.
+    /// Whether sandboxes can read more of long outputs below `/outputs`.
     pub outputs: bool,
 }
 

@@ -229,10 +229,12 @@ impl ServerHandler for Server {
     ) -> Result<ListResourcesResult, ErrorData> {
         version_known(&context)?;
         let kept = self.door.outputs().map(Outputs::list).unwrap_or_default();
-        let resources = kept.into_iter().map(|Kept { name, bytes }| {
-            Resource::new(format!("{OUTPUT_URI}{name}"), name)
+        let resources = kept.into_iter().map(|Kept { name, bytes, part }| {
+            let mut resource = Resource::new(format!("{OUTPUT_URI}{name}"), name)
                 .with_mime_type("text/plain")
-                .with_size(bytes)
+                .with_size(bytes);
+            resource.description = part;
+            resource
         });
         Ok(ListResourcesResult::with_all_items(resources.collect()))
     }

@@ -28,7 +28,7 @@ pub struct Shaped {
 
 /// The text of one stream in about `room` bytes: all of it, or its head and its tail in half the
 /// room each around one line that says how many bytes are missing and, if there is such a place, where
-/// they can be read.
+/// what was kept can be read, and what that is if it is not all.
 #[must_use]
 pub fn shape(stream: &Stream, room: usize, place: Option<&str>) -> Shaped {
     let kept = kept(stream);
@@ -45,7 +45,8 @@ pub fn shape(stream: &Stream, room: usize, place: Option<&str>) -> Shaped {
     let back = if kept.is_some() { &back[head.bytes..] } else { back };
     let tail = Piece::back(back, room / 2);
     let left_out = stream.bytes.saturating_sub((head.bytes + tail.bytes) as u64);
-    let place = place.map(|place| format!(": {place}")).unwrap_or_default();
+    let ends = stream.ends().map(|ends| format!("; {ends}")).unwrap_or_default();
+    let place = place.map(|place| format!("{ends}: {place}")).unwrap_or_default();
     let line_end = if head.text.is_empty() || head.text.ends_with('\n') { "" } else { "\n" };
     Shaped {
         text: format!(
@@ -267,6 +268,20 @@ mod tests {
         let gap = Stream { head: b"head\n".to_vec(), tail: b"tail".to_vec(), bytes: 1 << 30 };
         let shaped = shape(&gap, 8192, None);
         assert_eq!(shaped.text, "head\n[… 1073741815 of 1073741824 bytes left out …]\ntail");
+    }
+
+    #[test]
+    fn of_a_place_that_has_not_all_is_said_what_it_has() {
+        let half = vec![b'x'; 512 << 10];
+        let place = Some("/outputs/7.stdout");
+        let gap = Stream { head: half.clone(), tail: half, bytes: (1 << 20) + 1 };
+        let text = shape(&gap, 20, place).text;
+        let words = "1048557 of 1048577 bytes left out; first and last 512 KiB: /outputs/7.stdout";
+        assert_eq!(text, format!("xxxxxxxxxx\n[… {words} …]\nxxxxxxxxxx"));
+        let whole = Stream { bytes: 1 << 20, ..gap };
+        let text = shape(&whole, 20, place).text;
+        let words = "1048556 of 1048576 bytes left out: /outputs/7.stdout";
+        assert_eq!(text, format!("xxxxxxxxxx\n[… {words} …]\nxxxxxxxxxx"));
     }
 
     #[test]

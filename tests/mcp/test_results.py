@@ -164,12 +164,25 @@ async def test_the_oldest_are_dropped_at_the_cap():
 
 
 async def test_more_than_is_kept_is_told_with_its_gap():
-    async with connected() as client:
-        await outputs_of(client)
-        place, _ = await long_output(client, length=20_000_000)
-        text, _, _ = await run(client, "shell", f"wc -c < {place}; grep -ac 'bytes left out' {place}")
-        length, gaps = text.split("\n")[:2]
-        assert 1 << 20 < int(length) < 2 << 20 and gaps == "1", text
+    for session in [{}, {"session": "a"}]:
+        async with connected() as client:
+            await outputs_of(client)
+            text, _, _ = await run(client, "shell", "seq 1 2000000", **session)
+            ends = "first and last 512 KiB"
+            assert f"[… 14880704 of 14888896 bytes left out; {ends}: /outputs/2.stdout …]" in text, text[4000:4400]
+            mark = "\n[… 13840320 bytes left out …]\n"
+            text, _, _ = await run(client, "shell", "wc -c < /outputs/2.stdout", **session)
+            assert text.startswith(f"{(1 << 20) + len(mark.encode())}\n"), text
+            [resource] = (await client.list_resources()).resources
+            assert resource.description == f"{ends} of 14888896 bytes", resource
+            [content] = (await client.read_resource(resource.uri)).contents
+            head, _, tail = content.text.partition(mark)
+            assert len(head) == len(tail) == 1 << 19 and head.startswith("1\n") and tail.endswith("\n2000000\n")
+            # What fits is whole, and nothing else is said of it.
+            text, _, _ = await run(client, "shell", "head -c 1048576 /dev/zero | tr '\\0' x", **session)
+            assert " of 1048576 bytes left out: /outputs/4.stdout …]" in text, text[4000:4400]
+            resource = (await client.list_resources()).resources[1]
+            assert (resource.size, resource.description) == (1 << 20, None), resource
 
 
 async def test_outputs_are_resources():
