@@ -24,7 +24,8 @@ const MOST: usize = 4;
 const MOST_EACH: u64 = 1 << 20;
 /// Bytes of all pictures of one run.
 const MOST_IN_ALL: u64 = 3 << 20;
-/// Directories below each other, `/workspace` the first.
+/// Directories below each other, `/workspace` the first. What lies deeper is most often somebody's
+/// package, and is only named.
 const DEPTH: usize = 3;
 /// Names that are read.
 const ENTRIES: usize = 2000;
@@ -32,6 +33,8 @@ const ENTRIES: usize = 2000;
 const OPENED: usize = 32;
 /// Names of what could be a picture. What it is its first bytes tell.
 const SUFFIXES: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
+/// Names of pictures that not every client takes.
+const OTHERS: [&str; 5] = ["svg", "bmp", "tif", "tiff", "avif"];
 
 /// The pictures of one sandbox.
 #[derive(Debug)]
@@ -77,23 +80,40 @@ impl Gallery {
             };
         }
         let Some(workspace) = &self.workspace else { return };
-        let found = walk(workspace);
+        let Found { pictures: found, all } = walk(workspace);
+        files.looked_at = (!all).then_some(ENTRIES);
         let mut fresh: Vec<(Stamp, &Path)> = found
             .iter()
             .filter(|(path, stamp)| self.seen.get(*path) != Some(stamp))
             .map(|(path, stamp)| (*stamp, path.as_path()))
             .collect();
         fresh.sort_unstable();
-        for (at, (stamp, path)) in fresh.into_iter().enumerate() {
-            if at < OPENED {
-                take(workspace, path, files);
+        let mut opened = 0;
+        for (stamp, path) in fresh {
+            let why = if path.components().count() > DEPTH {
+                "deeper than 3 directories"
+            } else if has_suffix(path, &OTHERS) {
+                "not PNG, JPEG, GIF or WebP"
+            } else if opened == OPENED {
+                TOO_MANY
             } else {
-                let bytes = u64::try_from(stamp.size).unwrap_or(0);
-                files.left_out.push(LeftOut { name: name(path), bytes, why: TOO_MANY });
-            }
+                opened += 1;
+                take(workspace, path, files);
+                continue;
+            };
+            let bytes = u64::try_from(stamp.size).unwrap_or(0);
+            files.left_out.push(LeftOut { name: name(path), bytes, why });
         }
         self.seen = found;
     }
+}
+
+/// What a look found.
+struct Found {
+    /// Everything that could be a picture.
+    pictures: BTreeMap<PathBuf, Stamp>,
+    /// Whether there is nothing else.
+    all: bool,
 }
 
 /// Opens what lies below `root`: no link is followed, no other file system entered, and nothing
@@ -113,51 +133,50 @@ fn open_below(root: &OwnedFd, path: &Path, flags: OFlag) -> nix::Result<OwnedFd>
 }
 
 /// Everything that could be a picture, what lies higher first if there is too much.
-fn walk(root: &OwnedFd) -> BTreeMap<PathBuf, Stamp> {
-    let mut found = BTreeMap::new();
-    let mut directories = VecDeque::from([(PathBuf::new(), 1)]);
-    let mut left = ENTRIES;
-    while let Some((directory, depth)) = directories.pop_front() {
-        let path = if depth == 1 { Path::new(".") } else { &directory };
+fn walk(root: &OwnedFd) -> Found {
+    let mut pictures = BTreeMap::new();
+    let mut directories = VecDeque::from([PathBuf::from(".")]);
+    let mut left = Some(ENTRIES);
+    while let Some(directory) = directories.pop_front() {
         // What cannot be read shows nothing.
-        let Ok(opened) = open_below(root, path, OFlag::O_DIRECTORY) else { continue };
+        let Ok(opened) = open_below(root, &directory, OFlag::O_DIRECTORY) else { continue };
         let Ok(mut opened) = Dir::from_fd(opened) else { continue };
-        let names = names(&mut opened, &mut left);
-        for (name, kind) in names {
-            let path = directory.join(&name);
+        for (name, kind) in names(&mut opened, &mut left) {
+            let path = directory.strip_prefix(".").unwrap_or(&directory).join(&name);
             if kind == Some(Type::Directory) {
-                if depth < DEPTH {
-                    directories.push_back((path, depth + 1));
-                }
-            } else if could_be_a_picture(&path)
+                directories.push_back(path);
+            } else if (has_suffix(&path, &SUFFIXES) || has_suffix(&path, &OTHERS))
                 && let Ok(stat) = fstatat(&opened, &name, AtFlags::AT_SYMLINK_NOFOLLOW)
                 && is_regular(&stat)
             {
-                found.insert(path, stamp(&stat));
+                pictures.insert(path, stamp(&stat));
             }
         }
     }
-    found
+    Found { pictures, all: left.is_some() }
 }
 
-/// The names in a directory but those that begin with a dot, as long as some are `left`.
-fn names(directory: &mut Dir, left: &mut usize) -> Vec<(PathBuf, Option<Type>)> {
+/// The names in a directory but those that begin with a dot, as long as some are `left`: `None` once
+/// there was one too many.
+fn names(directory: &mut Dir, left: &mut Option<usize>) -> Vec<(PathBuf, Option<Type>)> {
     let mut names = Vec::new();
     for entry in directory.iter().map_while(Result::ok) {
         let name = entry.file_name().to_bytes();
         if name.starts_with(b".") {
             continue;
         }
-        let Some(fewer) = left.checked_sub(1) else { break };
-        *left = fewer;
+        *left = left.and_then(|left| left.checked_sub(1));
+        if left.is_none() {
+            break;
+        }
         names.push((PathBuf::from(std::ffi::OsStr::from_bytes(name)), entry.file_type()));
     }
     names
 }
 
-fn could_be_a_picture(path: &Path) -> bool {
+fn has_suffix(path: &Path, suffixes: &[&str]) -> bool {
     path.extension()
-        .is_some_and(|suffix| SUFFIXES.iter().any(|known| suffix.eq_ignore_ascii_case(known)))
+        .is_some_and(|suffix| suffixes.iter().any(|known| suffix.eq_ignore_ascii_case(known)))
 }
 
 fn is_regular(stat: &FileStat) -> bool {

@@ -181,6 +181,8 @@ pub struct Files {
     pub images: Vec<Image>,
     /// Those that were not taken.
     pub left_out: Vec<LeftOut>,
+    /// How many files were looked at, if there are more.
+    pub looked_at: Option<usize>,
 }
 
 /// In which order both streams were written, as far as their pipes show it: what was written between

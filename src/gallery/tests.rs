@@ -63,7 +63,11 @@ fn every_kind_is_known_by_its_bytes_and_not_by_its_name() {
     assert_eq!(names(&files), ["a.png", "b.JPG", "c.jpeg", "d.webp"]);
     let kinds: Vec<&str> = files.images.iter().map(|image| image.mime).collect();
     assert_eq!(kinds, ["image/png", "image/jpeg", "image/gif", "image/webp"]);
-    assert_eq!(files.left_out, []);
+    assert_eq!(left_out(&files), [("x.svg", "not PNG, JPEG, GIF or WebP")]);
+}
+
+fn left_out(files: &Files) -> Vec<(&str, &str)> {
+    files.left_out.iter().map(|it| (it.name.as_str(), it.why)).collect()
 }
 
 fn touch(path: &Path, second: u64) {
@@ -179,7 +183,7 @@ fn a_huge_file_and_many_of_them_cost_little() {
 }
 
 #[test]
-fn the_walk_ends_whatever_the_tree() {
+fn the_walk_ends_whatever_the_tree_and_what_it_leaves_out_is_told() {
     let (directory, mut gallery) = gallery();
     for place in ["1/2", "1/2/3", ".hidden", "many"] {
         fs::create_dir_all(directory.path().join(place)).expect("directory");
@@ -187,13 +191,38 @@ fn the_walk_ends_whatever_the_tree() {
     for place in ["1/2/a.png", "1/2/3/too-deep.png", ".hidden/b.png", ".c.png"] {
         fs::write(directory.path().join(place), png(100)).expect("write");
     }
-    assert_eq!(names(&look(&mut gallery)), ["1/2/a.png"]);
+    let files = look(&mut gallery);
+    assert_eq!(names(&files), ["1/2/a.png"]);
+    assert_eq!(left_out(&files), [("1/2/3/too-deep.png", "deeper than 3 directories")]);
+    assert_eq!(files.looked_at, None);
+    // Told once, as every picture.
+    assert_eq!(look(&mut gallery), Files::default());
     for at in 0..5000 {
         fs::write(directory.path().join(format!("many/{at}.txt")), "").expect("write");
     }
     fs::write(directory.path().join("top.png"), png(100)).expect("write");
     // What lies higher is looked at first.
-    assert_eq!(names(&look(&mut gallery)), ["top.png"]);
+    let files = look(&mut gallery);
+    assert_eq!((names(&files), files.looked_at), (vec!["top.png"], Some(2000)));
+}
+
+#[test]
+fn a_deep_tree_costs_little_and_fills_no_other_picture_s_place() {
+    let (directory, mut gallery) = gallery();
+    let mut place = directory.path().to_owned();
+    for at in 0..1000 {
+        place.push("d");
+        fs::create_dir(&place).expect("directory");
+        if (3..43).contains(&at) {
+            fs::write(place.join("deep.png"), png(100)).expect("write");
+            touch(&place.join("deep.png"), at);
+        }
+    }
+    fs::write(directory.path().join("near.png"), png(100)).expect("write");
+    let started = Instant::now();
+    let files = look(&mut gallery);
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert_eq!((names(&files), files.left_out.len()), (vec!["near.png"], 40));
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl From<&RunError> for Answer {
 
 impl From<&Outcome> for Answer {
     fn from(outcome: &Outcome) -> Self {
-        let Files { stdout: out_at, stderr: err_at, images, left_out } = &outcome.files;
+        let Files { stdout: out_at, stderr: err_at, images, left_out, looked_at } = &outcome.files;
         let stdout = shape(&outcome.stdout, room(&outcome.stderr), out_at.as_deref());
         let stderr = shape(&outcome.stderr, room(&outcome.stdout), err_at.as_deref());
         let mut facts = Map::from_iter([
@@ -97,8 +97,8 @@ impl From<&Outcome> for Answer {
             ),
             ("truncated".to_owned(), json!(stdout.cut || stderr.cut)),
         ]);
-        if !images.is_empty() || !left_out.is_empty() {
-            facts.insert("images".to_owned(), pictures(images, left_out));
+        if !images.is_empty() || !left_out.is_empty() || looked_at.is_some() {
+            facts.insert("images".to_owned(), pictures(&outcome.files));
         }
         let mut late = String::new();
         if let Some(note) = &outcome.session {
@@ -241,11 +241,14 @@ fn trailer(outcome: &Outcome, replaced: bool) -> String {
     }
     facts.extend(shown(&outcome.files.images));
     facts.extend(not_shown(&outcome.files.left_out));
+    let looked_at = outcome.files.looked_at;
+    facts.extend(looked_at.map(|files| format!("only {files} files were looked at for images")));
     format!("[{}]", facts.join(" · "))
 }
 
 /// The pictures, as a program reads of them.
-fn pictures(images: &[Image], left_out: &[LeftOut]) -> Value {
+fn pictures(files: &Files) -> Value {
+    let Files { stdout: _, stderr: _, images, left_out, looked_at } = files;
     let images = images.iter().map(
         |Image { name, mime, bytes }| json!({"name": name, "mime": mime, "bytes": bytes.len()}),
     );
@@ -253,7 +256,11 @@ fn pictures(images: &[Image], left_out: &[LeftOut]) -> Value {
         .iter()
         .take(NAMED)
         .map(|LeftOut { name, bytes, why }| json!({"name": name, "bytes": bytes, "why": why}));
-    json!({"shown": images.collect::<Vec<_>>(), "left_out": left_out.collect::<Vec<_>>()})
+    json!({
+        "shown": images.collect::<Vec<_>>(),
+        "left_out": left_out.collect::<Vec<_>>(),
+        "all_looked_at": looked_at.is_none(),
+    })
 }
 
 /// So many of the pictures that were left out are named.

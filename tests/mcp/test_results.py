@@ -265,6 +265,30 @@ async def test_number_and_size_are_capped():
         assert "big.png (2 MB: larger than 1 MiB)" in text and "more than 3 MiB of images" in text, text
 
 
+async def test_pictures_that_are_not_looked_at_are_told():
+    code = PNG + """
+os.makedirs("a/b/c/d")
+for name in ("a/b/near.png", "a/b/c/far.png", "a/b/c/d/farther.jpg"): png(name); os.utime(name, (len(name), 0))
+open("plot.svg", "w").write("<svg/>")
+"""
+    many = "for n in range(2000): open(f'{n}.txt', 'w').close()"
+    for session in [{}, {"session": "s"}]:
+        async with connected() as client:
+            text, images, _ = await run(client, "python", code, **session)
+            assert len(images) == 1, text
+            told = trailer(text).partition(" · 1 image: ")[2]
+            deep = "deeper than 3 directories"
+            assert told == (
+                f"a/b/near.png · not shown: a/b/c/far.png (1 kB: {deep}), a/b/c/d/farther.jpg (1 kB: {deep}), "
+                "plot.svg (1 kB: not PNG, JPEG, GIF or WebP)]"
+            ), text
+            text, images, facts = await run(client, "python", many, **session)
+            assert trailer(text).endswith(" · only 2000 files were looked at for images]") == bool(session), text
+            text, images, facts = await run(client, "python", many.replace("2000", "2001"), **session)
+            assert trailer(text).endswith(" · only 2000 files were looked at for images]"), text
+            assert facts["images"] == {"shown": [], "left_out": [], "all_looked_at": False}, facts
+
+
 async def test_links_pipes_and_hostile_names_do_no_harm():
     code = PNG + """
 os.symlink("/etc/passwd", "x.png"); os.symlink("/outputs", "out"); os.symlink("/", "root")
