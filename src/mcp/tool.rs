@@ -38,10 +38,10 @@ pub(super) fn description(facts: &Facts) -> String {
         None => "Write".to_owned(),
     };
     let memory = memory.map(|bytes| format!(" Memory: {}.", size(bytes))).unwrap_or_default();
-    let rest = if *outputs { " (full: /outputs)" } else { "" };
+    let rest = if *outputs { " (more: /outputs)" } else { "" };
     format!(
         "Runs code without network or host access; prefer it to your shell for untrusted or \
-         throwaway code. {project} to /tmp or /workspace (images there are shown). Calls naming \
+         throwaway code. {project} to /workspace (images are shown) or /tmp. Calls naming \
          the same session share state, others start afresh. timeout: {} s, at most {}.{memory} \
          Last line: [exit 0 · 2 s · 14 MB]. Long output is cut{rest}.",
         timeout.as_secs_f64(),
@@ -208,9 +208,9 @@ mod tests {
     fn the_text_is_true() {
         let text = description(&facts());
         for words in [
-            "/project is read-only; write to /tmp or /workspace (images",
+            "/project is read-only; write to /workspace (images are shown) or /tmp.",
             "timeout: 30 s, at most 600. Memory: 512 MiB. Last",
-            "Long output is cut (full: /outputs).",
+            "Long output is cut (more: /outputs).",
         ] {
             assert!(text.contains(words), "{text}");
         }
