@@ -60,7 +60,7 @@ pub enum SessionError {
         environment: String,
     },
     /// Too many.
-    #[error("there are already {} sessions ({}); go on with one of them, or leave `session` out. One that is not used for {} s ends by itself", names.len(), names.join(", "), idle.as_secs())]
+    #[error("there are already {} sessions ({}); go on with one of them, or leave `session` out. One that is not used for {} s ends by itself; one ends at `exit` in shell, `os._exit(0)` in Python, `process.exit()` in Node", names.len(), names.join(", "), idle.as_secs())]
     TooMany {
         /// Their names.
         names: Vec<String>,

@@ -307,7 +307,7 @@ async def test_25_sessions_opened_in_a_row_meet_the_cap_and_its_message():
                 exited(text)
             else:
                 assert text.startswith("there are already 16 sessions (n0, n1, "), text
-                assert "leave `session` out" in text and text.endswith("ends by itself"), text
+                assert "leave `session` out" in text and "s ends by itself" in text, text
         for n in range(16):
             assert exited(await run("shell", "echo $x", session=f"n{n}")) == str(n)
         # One that has ended makes room.
@@ -320,6 +320,18 @@ async def test_the_number_of_sessions_is_a_setting():
     async with connected(NIX_SANDBOX_MAX_SESSIONS="1") as run:
         exited(await run("shell", "true", session="a"))
         assert "already 1 sessions (a)" in await run("shell", "true", session="b")
+
+
+async def test_the_way_out_that_the_refusal_names_is_one():
+    way = "one ends at `exit` in shell, `os._exit(0)` in Python, `process.exit()` in Node"
+    for env, code in [("shell", "exit"), ("python", "import os; os._exit(0)"), ("node", "process.exit()")]:
+        async with connected(NIX_SANDBOX_MAX_SESSIONS="1") as run:
+            exited(await run(env, "", session="a"))
+            refused = await run(env, "", session="b")
+            assert refused.endswith(way), refused
+            text = await run(env, code, session="a")
+            assert text.startswith("[exit 0 · session ended, state lost · "), text
+            exited(await run(env, "", session="b"))
 
 
 async def test_a_session_that_is_not_used_ends():
