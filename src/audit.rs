@@ -1,7 +1,8 @@
 //! The audit log: who ran what, how it ended and which walls stood, one line of JSON for each run.
 //!
 //! Code is there as its SHA-256; the code itself, and what was kept of the outputs, only if the
-//! operator asked for them. A request that was refused has a line too.
+//! operator asked for them. A request that was refused has a line too, however early it was, with
+//! what is known of it.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -17,7 +18,7 @@ use sha2::{Digest, Sha256};
 use crate::log::one_line;
 use crate::outcome::{Ending, Outcome, Strength, Usage};
 use crate::plan::Wall;
-use crate::request::{Request, Work};
+use crate::request::{Draft, Request, Work, beginning};
 
 /// What is kept, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,22 +52,30 @@ pub struct Run<'r> {
     pub result: Result<&'r Outcome, String>,
 }
 
+/// `environment`, `work` and `sha256` are there but where a [`Draft`] had none.
 #[derive(Serialize)]
 struct Line<'r> {
     time: String,
-    environment: &'r str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    environment: Option<&'r str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     store_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     session: Option<&'r str>,
+    #[serde(flatten)]
+    task: Option<Task>,
+    #[serde(flatten)]
+    end: End<'r>,
+}
+
+#[derive(Serialize)]
+struct Task {
     /// `code` or `command`.
     work: &'static str,
     /// Of the code; of a command, each of its words ended by a NUL byte.
     sha256: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<String>,
-    #[serde(flatten)]
-    end: End<'r>,
 }
 
 #[derive(Serialize)]
@@ -110,14 +119,32 @@ impl Audit {
     /// Appends the line of one run. A line that cannot be written is logged: nobody's result is
     /// lost for it.
     pub fn note(&self, run: &Run<'_>) {
-        if let Err(error) = self.append(run) {
+        self.write(&self.line(run));
+    }
+
+    /// Appends the line of a request that was refused before it could be run, with the reason: one
+    /// sentence.
+    pub fn refuse(&self, draft: &Draft<'_>, refused: &str) {
+        let Draft { environment, session, code } = draft;
+        self.write(&Line {
+            time: rfc3339(SystemTime::now()),
+            environment: environment.map(beginning),
+            store_path: None,
+            session: session.map(beginning),
+            task: code.map(|code| self.task("code", code)),
+            end: End::Refused { refused },
+        });
+    }
+
+    fn write(&self, line: &Line<'_>) {
+        if let Err(error) = self.append(line) {
             tracing::error!(%error, "the audit log misses a run");
         }
     }
 
-    fn append(&self, run: &Run<'_>) -> io::Result<()> {
+    fn append(&self, line: &Line<'_>) -> io::Result<()> {
         // JSON escapes what JSON must; `one_line` what terminals take for orders.
-        let mut line = one_line(&serde_json::to_string(&self.line(run))?);
+        let mut line = one_line(&serde_json::to_string(line)?);
         line.push('\n');
         // In one piece: what others append at the same time comes before or after.
         match (&self.file).write(line.as_bytes())? {
@@ -127,24 +154,21 @@ impl Audit {
     }
 
     fn line<'r>(&self, run: &'r Run<'_>) -> Line<'r> {
-        let (work, bytes) = match &run.request.work {
-            Work::Code(code) => ("code", code.clone()),
-            Work::Command(words) => (
-                "command",
-                words.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect(),
-            ),
+        let task = match &run.request.work {
+            Work::Code(code) => self.task("code", code),
+            Work::Command(words) => {
+                let words = words.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat());
+                self.task("command", &words.collect::<Vec<u8>>())
+            }
         };
         // What passes through, to a terminal or a pipe, is not kept.
         let written = run.result.as_ref().map_or(0, |it| it.stdout.bytes + it.stderr.bytes);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Line {
             time: rfc3339(run.asked),
-            environment: &run.request.environment,
+            environment: Some(&run.request.environment),
             store_path: run.artifact.as_ref().map(|path| path.display().to_string()),
             session: run.request.session.as_ref().map(|name| name.as_str()),
-            work,
-            sha256: Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect(),
-            code: self.code.then(|| text(&bytes)),
+            task: Some(task),
             end: match &run.result {
                 Err(refused) => End::Refused { refused },
                 Ok(outcome) => End::Ran {
@@ -159,6 +183,15 @@ impl Audit {
             },
         }
     }
+
+    fn task(&self, work: &'static str, bytes: &[u8]) -> Task {
+        let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        Task { work, sha256, code: self.code.then(|| text(bytes)) }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// `2026-11-29T20:31:05.042Z`.
@@ -259,6 +292,35 @@ mod tests {
         assert_eq!(first["code"], "print(\"\u{9b}\")");
         assert_eq!((&first["stdout"], &first["stderr"]), (&json!("\x1b[2J\u{fffd}\n"), &json!("")));
         assert_eq!(lines(&rules, &[Ok(&outcome())]).len(), 2, "appended");
+    }
+
+    #[test]
+    fn what_was_refused_early_is_a_line_of_what_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |draft: &Draft<'_>, code| {
+            let file = dir.path().join(format!("audit-{code}"));
+            let audit = Audit::open(&Rules { file: file.clone(), code, output: true }).unwrap();
+            audit.refuse(draft, "no\nsuch");
+            let text = std::fs::read_to_string(&file).unwrap();
+            let mut line: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+            assert!(line["time"].take().is_string(), "{line}");
+            line
+        };
+        let nothing = json!({"time": null, "refused": "no\nsuch"});
+        assert_eq!(line(&Draft::default(), true), nothing);
+        let long = "e\u{9b}".repeat(100);
+        let draft = Draft { environment: Some(&long), session: Some(&long), code: Some(b"1") };
+        let mut known = json!({
+            "time": null,
+            "environment": "e\u{9b}".repeat(40),
+            "session": "e\u{9b}".repeat(40),
+            "work": "code",
+            "sha256": "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b",
+            "refused": "no\nsuch",
+        });
+        assert_eq!(line(&draft, false), known);
+        known["code"] = json!("1");
+        assert_eq!(line(&draft, true), known);
     }
 
     #[test]

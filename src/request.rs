@@ -42,11 +42,28 @@ impl FromStr for SessionName {
         if (1..=64).contains(&text.len()) && text.bytes().all(plain) {
             return Ok(Self(text.to_owned()));
         }
-        let shown: String = text.chars().take(80).collect();
         Err(format!(
-            "{shown:?} is no name for a session; use 1 to 64 of A-Z, a-z, 0-9, `_`, `.` and `-`"
+            "{:?} is no name for a session; use 1 to 64 of A-Z, a-z, 0-9, `_`, `.` and `-`",
+            beginning(text)
         ))
     }
+}
+
+/// As much of a name as is told of one that is none: it may be of any length.
+#[must_use]
+pub fn beginning(name: &str) -> &str {
+    name.char_indices().nth(80).map_or(name, |(end, _)| &name[..end])
+}
+
+/// What is known of a request that was refused before it could be run: the caller's words, unchecked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Draft<'r> {
+    /// The environment that it names.
+    pub environment: Option<&'r str>,
+    /// The session that it names.
+    pub session: Option<&'r str>,
+    /// Its code.
+    pub code: Option<&'r [u8]>,
 }
 
 /// What a caller asked for. Whatever is not said here comes from the environment and the settings.
@@ -85,6 +102,19 @@ impl Request {
             terminal: None,
         }
     }
+
+    /// What is told of it where it is not run.
+    #[must_use]
+    pub fn draft(&self) -> Draft<'_> {
+        Draft {
+            environment: Some(&self.environment),
+            session: self.session.as_ref().map(SessionName::as_str),
+            code: match &self.work {
+                Work::Code(code) => Some(code),
+                Work::Command(_) => None,
+            },
+        }
+    }
 }
 
 #[cfg(test)]
@@ -102,5 +132,6 @@ mod tests {
             let error = name.parse::<SessionName>().expect_err(name);
             assert!(error.contains("is no name for a session"), "{error}");
         }
+        assert_eq!(beginning(&"é".repeat(100)), "é".repeat(80));
     }
 }

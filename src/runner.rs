@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::outputs::Outputs;
 use crate::plan::{Ids, Plan};
 use crate::planner::{self, Ground};
-use crate::request::{Request, Work};
+use crate::request::{Draft, Request, Work};
 use crate::session::{self, SessionError, Sessions};
 use crate::supervisor::{Channels, SupervisorError, Watch, of_our_own};
 
@@ -235,6 +235,13 @@ impl Runner {
             audit.note(&audit::Run { asked, request, artifact, result });
         }
         result
+    }
+
+    /// Leaves the line of a request that a front end refused before it could be run.
+    pub fn refuse(&self, draft: &Draft<'_>, why: &str) {
+        if let Some(audit) = &self.audit {
+            audit.refuse(draft, why);
+        }
     }
 
     /// What Nix built, if that is what the environment is.

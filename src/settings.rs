@@ -94,8 +94,8 @@ pub const SETTINGS: [Setting; 28] = [
     variable(
         AUDIT,
         "none",
-        "file that gets a JSON line for each run, without code and output; with `,code` and \
-         `,output` at its end, with them; absolute",
+        "file that gets a JSON line for each run and each refusal, without code and output; with \
+         `,code` and `,output` at its end, with them; absolute",
     ),
     variable(
         STRUCTURED,

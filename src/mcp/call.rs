@@ -4,35 +4,37 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::request::{Request, SessionName, Work};
+use crate::request::{Draft, Request, SessionName, Work, beginning};
 
 use super::Offer;
 
 /// The tool's arguments, as the advice names them.
 const NAMES: [&str; 4] = ["code", "env", "session", "timeout"];
 
-/// Makes a request of a call's arguments.
+/// Makes a request of a call's arguments, out of which its code is taken.
 ///
 /// # Errors
-/// One sentence for the model: what is wrong with the arguments and what would be right.
-pub(super) fn request(arguments: Map<String, Value>, offers: &[Offer]) -> Result<Request, String> {
+/// One sentence for the model: what is wrong with the arguments and what would be right. They are
+/// as they were then.
+pub(super) fn request(
+    arguments: &mut Map<String, Value>,
+    offers: &[Offer],
+) -> Result<Request, String> {
     let (mut code, mut environment, mut session, mut timeout) = (None, None, None, None);
     for (name, value) in arguments {
         match (name.as_str(), value) {
             (_, Value::Null) if NAMES.contains(&name.as_str()) => {}
             ("code", Value::String(text)) => code = Some(text),
-            ("env", Value::String(text)) => environment = Some(text),
+            ("env", Value::String(text)) => environment = Some(text.as_str()),
             ("session", Value::String(name)) => session = Some(name.parse()?),
             ("timeout", Value::Number(number)) => timeout = Some(seconds(number.as_f64())?),
             ("code" | "env" | "session", value) => {
-                return Err(wrong_type(&name, "a string", &value));
+                return Err(wrong_type(name, "a string", value));
             }
-            ("timeout", value) => return Err(wrong_type(&name, "a number of seconds", &value)),
+            ("timeout", value) => return Err(wrong_type(name, "a number of seconds", value)),
             _ => {
-                return Err(format!(
-                    "unknown argument {name:?}; the arguments are {}",
-                    list(NAMES)
-                ));
+                let (name, names) = (beginning(name), list(NAMES));
+                return Err(format!("unknown argument {name:?}; the arguments are {names}"));
             }
         }
     }
@@ -45,7 +47,7 @@ pub(super) fn request(arguments: Map<String, Value>, offers: &[Offer]) -> Result
         ));
     }
     let environment = known(environment, offers)?;
-    let work = Work::Code(code.into_bytes());
+    let work = Work::Code(std::mem::take(code).into_bytes());
     Ok(Request { session, timeout, ..Request::new(environment, work) })
 }
 
@@ -54,11 +56,21 @@ pub(super) fn session(arguments: Option<&Map<String, Value>>) -> Option<SessionN
     arguments?.get("session")?.as_str()?.parse().ok()
 }
 
+/// What can be told of a call that came to nothing.
+pub(super) fn draft(arguments: Option<&Map<String, Value>>) -> Draft<'_> {
+    let text = |name: &str| arguments?.get(name)?.as_str();
+    Draft {
+        environment: text("env"),
+        session: text("session"),
+        code: text("code").map(str::as_bytes),
+    }
+}
+
 /// The name of an environment that is on offer.
-fn known(name: Option<String>, offers: &[Offer]) -> Result<String, String> {
+fn known<'n>(name: Option<&'n str>, offers: &[Offer]) -> Result<&'n str, String> {
     let what = match name {
         Some(name) if offers.iter().any(|offer| offer.name == name) => return Ok(name),
-        Some(name) => format!("there is no environment {name:?}"),
+        Some(name) => format!("there is no environment {:?}", beginning(name)),
         None => "the argument env is missing".to_owned(),
     };
     let names = offers.iter().filter(|offer| offer.available).map(|offer| offer.name.as_str());
@@ -115,8 +127,8 @@ mod tests {
     }
 
     fn ask(arguments: Value) -> Result<Request, String> {
-        let Value::Object(arguments) = arguments else { panic!("an object") };
-        request(arguments, &offers())
+        let Value::Object(mut arguments) = arguments else { panic!("an object") };
+        request(&mut arguments, &offers())
     }
 
     #[test]
@@ -172,6 +184,32 @@ mod tests {
         ] {
             assert_eq!(ask(arguments).unwrap_err(), advice);
         }
+    }
+
+    #[test]
+    fn advice_is_short_however_long_the_words_are() {
+        let long = "x".repeat(10_000);
+        for arguments in [
+            json!({"code": "", "env": long}),
+            json!({"code": "", "env": "shell", "session": long}),
+            json!({"code": "", "env": "shell", long: 1}),
+        ] {
+            let advice = ask(arguments).unwrap_err();
+            assert!(advice.contains(&"x".repeat(80)) && advice.len() < 200, "{advice}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_refused_arguments_is_all_that_was_text() {
+        let Value::Object(mut arguments) = json!({"a": 1, "code": "c", "env": "e", "session": "/"})
+        else {
+            panic!("an object")
+        };
+        request(&mut arguments, &offers()).unwrap_err();
+        let known = Draft { environment: Some("e"), session: Some("/"), code: Some(b"c") };
+        assert_eq!(draft(Some(&arguments)), known);
+        assert_eq!(draft(json!({"code": 1, "env": null}).as_object()), Draft::default());
+        assert_eq!(draft(None), Draft::default());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::outcome::Outcome;
 use crate::outputs::Outputs;
 use crate::plan::Limits;
 use crate::planner::MOST_TIME;
-use crate::request::Request;
+use crate::request::{Draft, Request};
 use crate::runner::{Cancel, Newest, RunError, Runner, Streams};
 
 /// What the server needs of the floor below.
@@ -26,6 +26,9 @@ pub trait Door: Send + Sync + 'static {
         cancel: &Cancel,
         newest: Option<Newest>,
     ) -> Result<Outcome, RunError>;
+
+    /// Notes a request that came to nothing before it could be run, and why, in one sentence.
+    fn refuse(&self, _draft: &Draft<'_>, _why: &str) {}
 
     /// Begins with what takes long, such as environments that Nix builds, and does not wait for it.
     /// Called once a client is there; then often.
@@ -91,6 +94,10 @@ impl Door for Runner {
         newest: Option<Newest>,
     ) -> Result<Outcome, RunError> {
         Self::run(self, request, newest.map_or(Streams::Capture, Streams::Watched), cancel)
+    }
+
+    fn refuse(&self, draft: &Draft<'_>, why: &str) {
+        Self::refuse(self, draft, why);
     }
 
     fn begin(&self) {

@@ -24,16 +24,19 @@ use super::{Door, Offer, call};
 pub(super) async fn answer(
     door: Arc<dyn Door>,
     offers: Arc<[Offer]>,
-    arguments: Map<String, Value>,
+    mut arguments: Map<String, Value>,
     turn: Turn,
     cancelled: impl Future<Output = ()> + Send + 'static,
     newest: Option<Newest>,
 ) -> (Answer, Option<Seats>) {
     // A task of its own, so that a panic anywhere below is a value here.
     let task = tokio::spawn(async move {
-        match call::request(arguments, &offers) {
+        match call::request(&mut arguments, &offers) {
             Ok(request) => run(door, request, turn, cancelled, newest).await,
-            Err(advice) => (Answer::advice(&advice), None),
+            Err(advice) => {
+                door.refuse(&call::draft(Some(&arguments)), &advice);
+                (Answer::advice(&advice), None)
+            }
         }
     });
     task.await.unwrap_or_else(|error| (defect(error), None))
@@ -47,14 +50,18 @@ async fn run(
     newest: Option<Newest>,
 ) -> (Answer, Option<Seats>) {
     let mut cancelled = pin!(cancelled);
+    let refused = |answer: Answer| {
+        door.refuse(&request.draft(), &answer.text);
+        answer
+    };
     let seats = tokio::select! {
         biased;
-        () = &mut cancelled => return (Answer::never_started(), None),
+        () = &mut cancelled => return (refused(Answer::never_started()), None),
         seats = turn.seats() => seats,
     };
     let cancel = match Cancel::new() {
         Ok(cancel) => cancel,
-        Err(errno) => return (no_descriptor(errno), seats),
+        Err(errno) => return (refused(no_descriptor(errno)), seats),
     };
     let switch = cancel.clone();
     let mut run = spawn_blocking(move || {

@@ -5,6 +5,7 @@
 //! version in `_meta`.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
 use crate::outputs::{Kept, Outputs};
+use crate::request::{Draft, beginning};
 
 use super::answer::Answer;
 use super::queue::{Gates, Seats, Turn};
@@ -57,6 +59,7 @@ pub(super) async fn serve(door: Arc<dyn Door>, options: Options, wire: Wire) -> 
     let Wire { lines, pen, broken } = wire;
     let ended = Arc::new(Notify::new());
     let talk = Talk {
+        door: Arc::clone(&door),
         lines: Some(lines),
         pen,
         gates: Gates::new(options.runs),
@@ -190,11 +193,10 @@ impl ServerHandler for Server {
         call: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        version_known(&context)?;
-        if call.name != tool::NAME {
-            let message = format!("there is no tool {:?}; the tool is {}", call.name, tool::NAME);
-            return Err(ErrorData::invalid_params(message, None));
-        }
+        let draft = call::draft(call.arguments.as_ref());
+        version_known(&context)
+            .and_then(|()| tool_known(&call.name))
+            .inspect_err(|error| self.door.refuse(&draft, &error.message))?;
         let ticket = context.extensions.get::<Ticket>();
         let Some((unanswered, turn)) = ticket.and_then(Ticket::take) else {
             return Err(ErrorData::internal_error("a call came without its turn", None));
@@ -269,14 +271,18 @@ impl ServerHandler for Server {
         match request.method.as_str() {
             // Models do this; what they get they can read.
             "tools/call" if names_our_tool(request.params.as_ref()) => {
-                let advice = Answer::advice("the arguments must be a JSON object");
-                let result = serde_json::to_value(self.result(advice))
+                let advice = "the arguments must be a JSON object";
+                self.door.refuse(&Draft::default(), advice);
+                let result = serde_json::to_value(self.result(Answer::advice(advice)))
                     .map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
                 Ok(CustomResult::new(result))
             }
             "initialize" | "server/discover" | "tools/list" | "tools/call" | "resources/list"
             | "resources/read" => {
                 let message = format!("the parameters of {} have the wrong shape", request.method);
+                if request.method == "tools/call" {
+                    self.door.refuse(&Draft::default(), &message);
+                }
                 Err(ErrorData::invalid_params(message, None))
             }
             unknown => {
@@ -297,6 +303,14 @@ fn version_known(context: &RequestContext<RoleServer>) -> Result<(), ErrorData> 
             None,
         )),
     }
+}
+
+fn tool_known(name: &str) -> Result<(), ErrorData> {
+    if name == tool::NAME {
+        return Ok(());
+    }
+    let message = format!("there is no tool {:?}; the tool is {}", beginning(name), tool::NAME);
+    Err(ErrorData::invalid_params(message, None))
 }
 
 fn names_our_tool(params: Option<&Value>) -> bool {
@@ -369,6 +383,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The transport: lines ↔ messages.
 struct Talk {
+    door: Arc<dyn Door>,
     /// `None` once the input has ended.
     lines: Option<mpsc::Receiver<Line>>,
     pen: Pen,
@@ -457,8 +472,11 @@ impl Transport<RoleServer> for Talk {
                     return Some(message);
                 }
                 Ok(None) => {}
-                // An output that has gone is told by the wire.
-                Err(answer) => drop(self.pen.write(answer).await),
+                Err(Failure { what, answer }) => {
+                    self.door.refuse(&Draft::default(), what);
+                    // An output that has gone is told by the wire.
+                    drop(self.pen.write(answer).await);
+                }
             }
         }
         self.unanswered.none().await;
@@ -471,8 +489,15 @@ impl Transport<RoleServer> for Talk {
     }
 }
 
+/// A line that is no message.
+struct Failure {
+    /// In our own words, with none of the line's.
+    what: &'static str,
+    answer: Vec<u8>,
+}
+
 /// A line → a message; nothing, if the line is blank; the answer, if it is something else.
-fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Vec<u8>> {
+fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Failure> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii();
     if line.is_empty() {
         return Ok(None);
@@ -483,19 +508,20 @@ fn parse(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Vec<u8>> {
     };
     // Some JSON cannot be kept, such as a string with a lone surrogate, but its id can be.
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(line) {
-        return Err(failure(ErrorCode::PARSE_ERROR, &format!("this is no JSON: {error}"), None));
+        return Err(failure(ErrorCode::PARSE_ERROR, "this is no JSON", &error, None));
     }
-    let message = format!("this is no request of the protocol: {error}");
-    Err(failure(ErrorCode::INVALID_REQUEST, &message, id::of(line).as_ref()))
+    let what = "this is no request of the protocol";
+    Err(failure(ErrorCode::INVALID_REQUEST, what, &error, id::of(line).as_ref()))
 }
 
-fn too_long(id: Option<&Value>) -> Vec<u8> {
-    let message = format!("the message is too long: at most {MAX_LINE} bytes are taken");
-    failure(ErrorCode::INVALID_REQUEST, &message, id)
+fn too_long(id: Option<&Value>) -> Failure {
+    let most = format_args!("at most {MAX_LINE} bytes are taken");
+    failure(ErrorCode::INVALID_REQUEST, "the message is too long", &most, id)
 }
 
-/// An error as a line. By hand, because rmcp leaves out the id where JSON-RPC wants a null.
-fn failure(code: ErrorCode, message: &str, id: Option<&Value>) -> Vec<u8> {
-    let error = json!({"code": code.0, "message": message});
-    format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "error": error})).into_bytes()
+/// By hand, because rmcp leaves out the id where JSON-RPC wants a null.
+fn failure(code: ErrorCode, what: &'static str, more: &dyn Display, id: Option<&Value>) -> Failure {
+    let error = json!({"code": code.0, "message": format!("{what}: {more}")});
+    let answer = json!({"jsonrpc": "2.0", "id": id, "error": error});
+    Failure { what, answer: format!("{answer}\n").into_bytes() }
 }

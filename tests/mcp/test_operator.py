@@ -29,12 +29,12 @@ def program(*words, input=b"", **settings):
     )
 
 
-def serving(**settings):
-    """A server with these settings."""
+def serving(version=VERSIONS[2], **settings):
+    """A server with these settings; without a version no hands are shaken."""
     before = dict(os.environ)
     os.environ.update(settings)
     try:
-        return Server(VERSIONS[2])
+        return Server(version)
     finally:
         os.environ.clear()
         os.environ.update(before)
@@ -56,8 +56,6 @@ def test_every_run_leaves_a_line_whichever_way_it_came():
             server.run(1, "echo SECRET")
             server.run(2, "exit 3", session="s")
             server.run(3, "sleep 60", session="s", timeout=0.5)
-            server.start(4, "true", env="cobol")  # advice: nothing was asked of the runner
-            server.receive()
         assert program("run", "--env", "shell", input=b"echo 42", NIX_SANDBOX_AUDIT=audit).stdout == b"42\n"
         assert program("exec", "--", "sh", "-c", "exit 7", NIX_SANDBOX_AUDIT=audit).returncode == 7
         assert program("run", "--env", "cobol", input=b"1", NIX_SANDBOX_AUDIT=audit).returncode == 125
@@ -76,6 +74,65 @@ def test_every_run_leaves_a_line_whichever_way_it_came():
         assert five["work"] == "command" and five["ending"]["code"] == 7, five
         assert five["sha256"] == sha256("sh\0-c\0exit 7\0"), five
         assert "cobol" in six["refused"] and "ending" not in six, six
+
+
+def test_a_refused_call_leaves_a_line_with_what_is_known_of_it():
+    with tempfile.TemporaryDirectory() as directory:
+        audit = f"{directory}/audit.jsonl"
+        long = "x" * 8388609
+        code = {"env": "shell", "code": "SECRET"}
+        code_alone = {"work": "code", "sha256": sha256("SECRET")}
+        known = {"environment": "shell", **code_alone}
+        calls = [
+            ({**code, "env": "cobol"}, {**known, "environment": "cobol"}, 'there is no environment "cobol"'),
+            ({**code, "session": "../x"}, {**known, "session": "../x"}, '"../x" is no name for a session'),
+            ({**code, "code": long}, {**known, "sha256": sha256(long)}, "code is 8388609 bytes long"),
+            ({**code, "SECRET": long}, known, 'unknown argument "SECRET"'),
+            ({**code, "timeout": -1}, known, "timeout must be a number"),
+            ({"code": "SECRET", "session": "s"}, {**code_alone, "session": "s"}, "the argument env is missing"),
+            ({**code, "env": EVIL * 100}, {**known, "environment": (EVIL * 100)[:80]}, "there is no environment"),
+            ({"env": "shell"}, {"environment": "shell"}, "the argument code is missing"),
+            ("SECRET", {}, "the arguments must be a JSON object"),
+        ]
+        with serving(NIX_SANDBOX_AUDIT=audit) as server:
+            for id, (arguments, _, _) in enumerate(calls, 1):
+                server.ask(id, "tools/call", name="run", arguments=arguments)
+            server.ask(20, "tools/call", name="bash", arguments=code)
+            server.send(b'{"jsonrpc": "2.0", "id": 21, "method": "tools/call", "params": "' + b"S" * (16 << 20) + b'"}')
+            server.answer(21)
+            server.send(b'{"jsonrpc": "2.0", "id": 22, "method": "tools/call", "params": {"x": "\\ud800SECRET"}}')
+            server.answer(22)
+        with serving(version=None, NIX_SANDBOX_AUDIT=audit) as server:
+            server.ask(1, "tools/call", name="run", arguments=code)
+        calls += [
+            (None, known, 'there is no tool "bash"'),
+            (None, {}, "the message is too long"),
+            (None, {}, "this is no request of the protocol"),
+            (None, known, "send initialize first"),
+        ]
+        with open(audit, encoding="utf-8") as file:
+            text = file.read()
+        assert all(c == "\n" or c.isprintable() for c in text)
+        assert text.count("SECRET") == 1, "the argument's name, and no code"
+        for line, (_, known, reason) in zip(lines(audit), calls, strict=True):
+            assert line.pop("time").endswith("Z"), line
+            refused = line.pop("refused")
+            assert refused.startswith(reason) and len(refused) < 1000, refused
+            assert line == known, (line, reason)
+
+
+def test_a_call_that_is_cancelled_before_its_turn_leaves_a_line():
+    with tempfile.TemporaryDirectory() as directory:
+        audit = f"{directory}/audit.jsonl"
+        with serving(NIX_SANDBOX_AUDIT=audit, NIX_SANDBOX_MAX_RUNS="1") as server:
+            server.start(1, "sleep 60", timeout=1)
+            server.start(2, "echo 42")
+            server.notify("notifications/cancelled", requestId=2)
+            server.answer(1)
+            assert server.run(3, "true").startswith("[exit 0")
+        two, one, three = lines(audit)
+        assert two["refused"] == "cancelled before it started" and two["sha256"] == sha256("echo 42"), two
+        assert one["ending"]["kind"] == "timed_out" and three["ending"] == {"kind": "exited", "code": 0}
 
 
 def test_code_and_output_are_kept_only_for_those_who_ask():
