@@ -36,6 +36,7 @@ fn environment_json(listed: &Listed) -> serde_json::Value {
             "origin": environment.origin,
             "program": environment.program.to_string_lossy(),
             "description": environment.description,
+            "passed_over": environment.passed_over,
         }),
         Err(absent) => json!({
             "name": listed.name,
@@ -59,7 +60,10 @@ fn environment_row(listed: &Listed) -> [String; 4] {
                 Origin::Artifact { path } => path.display().to_string(),
             };
             let program = environment.program.display().to_string();
-            [name, program, from, environment.description.clone()]
+            let words = std::iter::once(environment.description.clone());
+            let passed_over = environment.passed_over.iter().map(|why| format!("not used: {why}"));
+            let words = words.chain(passed_over).collect::<Vec<_>>().join("; ");
+            [name, program, from, words.replace('\n', " | ")]
         }
         // One row is one line.
         Err(absent) => [

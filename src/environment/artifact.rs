@@ -218,6 +218,7 @@ impl Artifact {
             }
         }
         Ok(Environment {
+            passed_over: Vec::new(),
             name: self.metadata.name.clone(),
             interpreter: kind,
             origin: Origin::Artifact { path: self.path.clone() },

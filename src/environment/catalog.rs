@@ -238,7 +238,11 @@ fn from_named(named: &Named, sources: &Sources) -> Result<Environment, String> {
 fn from_preset(name: &str, sources: &Sources) -> Result<Environment, String> {
     let preset = preset::bundled(name).ok_or_else(|| format!("no preset is called {name}"))?;
     let preset = preset.map_err(|error| error.to_string())?;
-    host::resolve(&preset, sources).map_err(|error| error.to_string())
+    let environment = host::resolve(&preset, sources).map_err(|error| error.to_string())?;
+    for reason in &environment.passed_over {
+        tracing::warn!(environment = name, reason, "interpreter passed over");
+    }
+    Ok(environment)
 }
 
 fn twice(name: &str, second: &Kind, first: &Kind) -> Skipped {

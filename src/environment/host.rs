@@ -84,19 +84,23 @@ pub enum HostError {
     Ask(#[from] AskError),
 }
 
-/// Makes `preset` of what this host has: the first program in `PATH` that works.
+/// Makes `preset` of what this host has: the first program in `PATH` that works. Those before it are
+/// told of: somebody may have meant one of them, such as a virtual environment that is active.
 ///
 /// # Errors
 /// If there is none: why the first that was there did not do.
 pub(super) fn resolve(preset: &Preset, sources: &Sources) -> Result<Environment, HostError> {
-    let mut first = None;
-    for candidate in sources.candidates(&preset.host.interpreter) {
+    let mut passed_over: Vec<HostError> = Vec::new();
+    for candidate in sources.all_candidates(&preset.host.interpreter) {
         match attempt(&candidate, preset, sources) {
-            Ok(environment) => return Ok(environment),
-            Err(error) => first = first.or(Some(error)),
+            Ok(environment) => {
+                let passed_over = passed_over.iter().map(ToString::to_string).collect();
+                return Ok(Environment { passed_over, ..environment });
+            }
+            Err(error) => passed_over.push(error),
         }
     }
-    Err(first.unwrap_or_else(|| {
+    Err(passed_over.into_iter().next().unwrap_or_else(|| {
         let looked: BTreeSet<_> = sources.search().map(|dir| dir.display().to_string()).collect();
         let looked = looked.into_iter().collect::<Vec<_>>().join(":");
         HostError::NotFound { program: preset.host.interpreter.clone(), looked }
@@ -104,6 +108,9 @@ pub(super) fn resolve(preset: &Preset, sources: &Sources) -> Result<Environment,
 }
 
 fn attempt(candidate: &Path, preset: &Preset, sources: &Sources) -> Result<Environment, HostError> {
+    if sources.in_project(candidate) {
+        return Err(HostError::InProject(candidate.to_owned()));
+    }
     let found = Found::at(candidate, preset.interpreter_type, sources)?;
     let mut tree = Tree::system(Path::new("/"));
     let mut path = Vec::new();
@@ -121,6 +128,7 @@ fn attempt(candidate: &Path, preset: &Preset, sources: &Sources) -> Result<Envir
     path.retain(|dir| !all.contains(dir));
     all.append(&mut path);
     Ok(Environment {
+        passed_over: Vec::new(),
         name: preset.name.clone(),
         interpreter: preset.interpreter_type,
         origin: Origin::Host,

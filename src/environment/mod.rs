@@ -161,6 +161,8 @@ pub struct Environment {
     pub limits: LimitOverrides,
     /// One line for people and models.
     pub description: String,
+    /// Programs that would have come before its own and were not used: a sentence for each.
+    pub passed_over: Vec<String>,
     /// What it was made of, where Nix made it.
     pub receipt: Option<Receipt>,
     /// The jails that Nix made beside it.
@@ -233,18 +235,27 @@ impl Sources {
     /// The directories in which programs are looked for: those of `PATH` that are absolute and not
     /// in the project, then the usual ones.
     pub(crate) fn search(&self) -> impl Iterator<Item = PathBuf> {
+        self.everywhere().filter(|dir| !self.in_project(dir))
+    }
+
+    fn everywhere(&self) -> impl Iterator<Item = PathBuf> {
         let own = self.path.iter().flat_map(std::env::split_paths);
         let usual = FALLBACK_PATH.into_iter().map(PathBuf::from);
-        own.filter(|dir| dir.is_absolute() && !self.in_project(dir)).chain(usual)
+        own.filter(|dir| dir.is_absolute()).chain(usual)
     }
 
     /// The programs called `name` that we may execute, in the order of [`Self::search`].
     pub fn candidates(&self, name: &str) -> impl Iterator<Item = PathBuf> {
+        self.all_candidates(name).filter(|path| !self.in_project(path))
+    }
+
+    /// Likewise, those in the project too: to be told of, not to be executed.
+    pub(crate) fn all_candidates(&self, name: &str) -> impl Iterator<Item = PathBuf> {
         let executable = |path: &PathBuf| {
             let access = nix::unistd::AccessFlags::X_OK;
             nix::unistd::eaccess(path, access).is_ok() && path.is_file()
         };
-        self.search().map(move |dir| dir.join(name)).filter(executable)
+        self.everywhere().map(move |dir| dir.join(name)).filter(executable)
     }
 
     /// What a program that is asked a question sees: `PATH`, `HOME`, and a plain locale.
@@ -254,7 +265,7 @@ impl Sources {
         path.into_iter().chain(home).chain([("LC_ALL", OsString::from("C.UTF-8"))])
     }
 
-    fn in_project(&self, dir: &Path) -> bool {
-        self.project.as_ref().is_some_and(|project| dir.starts_with(project))
+    pub(crate) fn in_project(&self, path: &Path) -> bool {
+        self.project.as_ref().is_some_and(|project| path.starts_with(project))
     }
 }

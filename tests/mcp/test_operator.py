@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,6 +134,36 @@ def test_a_call_that_is_cancelled_before_its_turn_leaves_a_line():
         two, one, three = lines(audit)
         assert two["refused"] == "cancelled before it started" and two["sha256"] == sha256("echo 42"), two
         assert one["ending"]["kind"] == "timed_out" and three["ending"] == {"kind": "exited", "code": 0}
+
+
+def test_an_interpreter_that_is_passed_over_is_told_at_the_start_and_in_envs():
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin:/bin")
+    # A sandbox makes /tmp itself.
+    for place, project, why in [
+        ("/var/tmp", True, "lies in the project, which must not supply the interpreter"),
+        ("/tmp", False, "lies at /tmp, which a sandbox makes itself"),
+    ]:
+        with tempfile.TemporaryDirectory(dir=place) as directory:
+            venv = f"{directory}/.venv"
+            os.makedirs(f"{venv}/bin")
+            os.symlink(python, f"{venv}/bin/python3")
+            with open(f"{venv}/pyvenv.cfg", "w", encoding="utf-8") as file:
+                file.write("home = /usr/bin\n")
+            settings = {"PATH": f"{venv}/bin:/usr/bin:/usr/local/bin:/bin", "VIRTUAL_ENV": venv}
+            settings |= {"PROJECT_DIR": directory} if project else {}
+            at = f"{venv}/bin/python3" if project else venv
+            envs = json.loads(program("envs", "--json", **settings).stdout)
+            if not any(env["name"] == "python" and env.get("origin") == {"kind": "host"} for env in envs):
+                raise harness.Lacks("host-python")
+            (told,) = program("--stdio", **settings).stderr.decode().splitlines()
+            assert told.endswith(f'interpreter passed over environment="python" reason="{at} {why}"'), told
+            notes = {env["name"]: env["passed_over"] for env in envs if env["available"]}
+            assert notes.pop("python") == [f"{at} {why}"] and not any(notes.values()), notes
+            rows = program("envs", **settings).stdout.decode().splitlines()
+            (row,) = [row for row in rows if row.endswith(f"; not used: {at} {why}")]
+            assert row.startswith("python "), rows
+            ran = program("run", "--env", "python", input=b"import sys; print(sys.prefix)", **settings)
+            assert ran.stdout.decode().startswith("/usr"), ran
 
 
 def test_code_and_output_are_kept_only_for_those_who_ask():

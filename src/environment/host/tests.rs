@@ -149,6 +149,7 @@ fn a_broken_shim_gives_way_to_the_next_program() {
     let environment = resolve(&python(), &sources).expect("the next");
     assert_eq!(environment.program, root.join("b/bin/python3"));
     let error = attempt(&shim, &python(), &sources).expect_err("broken").to_string();
+    assert_eq!(environment.passed_over, [error.as_str()]);
     let says = format!(
         "{0} does not say which program it stands for: `{0} -I -c import \
          sys;print(sys.executable)` failed with exit status: 127: no version is set",
@@ -250,6 +251,33 @@ fn the_project_and_relative_directories_supply_no_interpreter() {
         project.join("bin/python3").display()
     );
     assert_eq!(error.to_string(), says);
+}
+
+/// Whichever way it would fail later, it is told as what it is, and never executed.
+#[test]
+fn what_the_project_would_supply_is_told_of_and_not_looked_at() {
+    let (_keep, root) = scratch();
+    let project = root.join("project");
+    let ran = root.join("ran");
+    let shim = project.join(".venv/bin/python3");
+    script(&shim, &format!("#!/bin/sh\n: > {}\n", ran.display()));
+    program(&root.join("b/bin/python3"));
+    let bin = project.join(".venv/bin");
+    let directories = [bin.as_path(), &root.join("b/bin"), &bin];
+    let sources = Sources { project: Some(project.clone()), ..with_path(&directories) };
+    let environment = resolve(&python(), &sources).expect("the next");
+    assert_eq!(environment.program, root.join("b/bin/python3"));
+    let says =
+        format!("{} lies in the project, which must not supply the interpreter", shim.display());
+    assert_eq!(environment.passed_over, [says.as_str()]);
+    // Neither by a way around.
+    symlink(&project, root.join("link")).expect("link");
+    let around = root.join("link/.venv/bin");
+    let directories = [around.as_path(), &root.join("b/bin")];
+    let sources = Sources { project: Some(project), ..with_path(&directories) };
+    let environment = resolve(&python(), &sources).expect("the next");
+    assert_eq!(environment.passed_over, [says.as_str()]);
+    assert!(!ran.exists());
 }
 
 #[test]
