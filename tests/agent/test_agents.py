@@ -724,7 +724,7 @@ script("python", "a backend that was chosen outside stays",
        ("import os; print(os.environ['MPLBACKEND'], os.environ.get('PYTHONPATH'))", e(out="agg None\n")), env={"MPLBACKEND": "agg"})
 
 
-@test("python: plt.show() saves the figures and closes them (P16)")
+@test("python: plt.show() saves the figures and closes them, figure.show() one (P16)")
 def _():
     python = os.environ.get("NSM_MATPLOTLIB_PYTHON", PYTHON)
     if subprocess.run([python, "-c", "import matplotlib"], capture_output=True, timeout=60).returncode:
@@ -732,10 +732,12 @@ def _():
     with Session("python", command=[python] + COMMANDS["python"][1:], files={"figure-2.png": "mine"}) as s:
         check(s.call("import matplotlib.pyplot as plt\n_ = plt.plot([1, 2]); _ = plt.figure(); plt.show()", 60), out="saved figure-1.png\nsaved figure-3.png\n", err="")
         check(s.call("plt.get_fignums()"), out="[]\n")
+        check(s.call("figure, axes = plt.subplots(); other = plt.figure(); figure.show(); plt.get_fignums() == [other.number]", 60), out="saved figure-4.png\nTrue\n", err="")
+        s.call("plt.close('all')")
         Path(s.workspace, "plot.py").write_text("import matplotlib.pyplot as plt\nplt.plot([1])\nplt.show()\n")
-        check(s.call("import subprocess, sys\n_ = subprocess.run([sys.executable, 'plot.py'])", 60), out="saved figure-4.png\n", err="")
+        check(s.call("import subprocess, sys\n_ = subprocess.run([sys.executable, 'plot.py'])", 60), out="saved figure-5.png\n", err="")
         assert Path(s.workspace, "figure-2.png").read_text() == "mine"
-        for number in (1, 3, 4):
+        for number in (1, 3, 4, 5):
             assert Path(s.workspace, "figure-%d.png" % number).read_bytes().startswith(b"\x89PNG"), number
 
 
