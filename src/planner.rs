@@ -1,12 +1,12 @@
 //! Request + environment + settings → [`Plan`]. Pure: it looks at nothing but its arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::environment::Environment;
 use crate::environment::agent::DIRECTORY;
+use crate::environment::{Environment, Interpreter};
 use crate::plan::{
     Access, Command, HostFile, Identity, Ids, LimitError, LimitOverrides, Limits, Mount, MountKind,
     OUTPUTS, Plan, PlanBuilder, PlanError, ProcMode, Wall,
@@ -130,15 +130,16 @@ fn mounts(
     for (at, content) in etc() {
         add(at, MountKind::File { content });
     }
-    match (&request.work, &request.session) {
-        (Work::Code(_), None) => add(environment.interpreter.code_file(), MountKind::Code),
-        (Work::Code(_), Some(_)) => {
-            for (name, content) in environment.interpreter.agent().files {
-                let at = format!("{DIRECTORY}/{name}");
-                add(&at, MountKind::File { content: (*content).to_owned() });
-            }
+    let files = match (&request.work, &request.session) {
+        (Work::Code(_), None) => {
+            add(environment.interpreter.code_file(), MountKind::Code);
+            environment.interpreter.library()
         }
-        (Work::Command(_), _) => {}
+        (Work::Code(_), Some(_)) => environment.interpreter.agent().files,
+        (Work::Command(_), _) => &[],
+    };
+    for (name, content) in files {
+        add(&format!("{DIRECTORY}/{name}"), MountKind::File { content: (*content).to_owned() });
     }
     if let Some((source, at)) = &ground.project {
         mounts.push(Mount { at: at.clone(), kind: MountKind::Bind { source: source.clone() } });
@@ -185,6 +186,20 @@ fn words(environment: &Environment, options: &[&str], file: &str) -> Vec<OsStrin
         .collect()
 }
 
+/// Makes `plt.show()` save files, here and in scripts that the code starts. Where there is an agent,
+/// it does that itself.
+fn offer_figures(variables: &mut BTreeMap<OsString, OsString>) {
+    if variables.contains_key(OsStr::new("MPLBACKEND")) {
+        return;
+    }
+    variables.insert("MPLBACKEND".into(), "module://figure_files".into());
+    let places = variables.entry("PYTHONPATH".into()).or_default();
+    if !places.is_empty() {
+        places.push(":");
+    }
+    places.push(format!("{DIRECTORY}/lib"));
+}
+
 fn command(request: &Request, environment: &Environment, ground: &Ground) -> Command {
     let jails = environment.jails.as_ref();
     let (arguments, jail) = match (&request.work, &request.session) {
@@ -203,6 +218,11 @@ fn command(request: &Request, environment: &Environment, ground: &Ground) -> Com
     };
     let mut variables = ground.variables.clone();
     variables.extend(environment.variables.clone());
+    if let (Work::Code(_), None, Interpreter::Python) =
+        (&request.work, &request.session, environment.interpreter)
+    {
+        offer_figures(&mut variables);
+    }
     let path: Vec<&Path> = environment.path.iter().map(PathBuf::as_path).collect();
     let path = std::env::join_paths(path).unwrap_or_default();
     let fixed: [(&str, OsString); 8] = [

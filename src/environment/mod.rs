@@ -150,8 +150,8 @@ pub struct Environment {
     /// The interpreter, as the sandbox sees it; absolute.
     pub program: PathBuf,
     /// What it needs in the sandbox's file tree: binds, links and small files. `/bin/sh` and
-    /// `/usr/bin/env` are among them. Nothing below `/proc`, `/dev`, `/workspace`, `/tmp`, `/code`
-    /// or the project's place.
+    /// `/usr/bin/env` are among them. Nothing below `/proc`, `/dev`, `/workspace`, `/tmp`, `/code`,
+    /// `/agent` or the project's place.
     pub mounts: Vec<Mount>,
     /// Where programs are looked up, as the sandbox sees it.
     pub path: Vec<PathBuf>,

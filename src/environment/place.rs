@@ -5,7 +5,8 @@ use std::path::Path;
 pub(crate) use crate::plan::is_plain;
 
 /// What the sandbox makes itself; no environment and no project stands at, above or below these.
-const MADE: [&str; 7] = ["/proc", "/dev", "/sys", "/workspace", "/tmp", "/code", "/outputs"];
+const MADE: [&str; 8] =
+    ["/proc", "/dev", "/sys", "/workspace", "/tmp", "/code", "/agent", "/outputs"];
 /// Where environments stand, and the small files of `/etc`; no project does.
 const SYSTEM: [&str; 3] = ["/etc", "/nix", "/usr"];
 /// The top-level directories of programs and libraries, which are links into `/usr` on most hosts.

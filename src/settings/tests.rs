@@ -75,6 +75,7 @@ fn a_project_stands_only_where_the_sandbox_has_nothing() {
         ("/workspace/project", "/workspace"),
         ("/tmp", "/tmp"),
         ("/code", "/code"),
+        ("/agent", "/agent"),
         ("/outputs", "/outputs"),
         ("/usr/src", "/usr"),
         ("/bin", "/bin"),

@@ -11,9 +11,11 @@ import asyncio
 import base64
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from contextlib import asynccontextmanager
@@ -42,8 +44,8 @@ def png(name, size=0):
 
 
 @asynccontextmanager
-async def connected():
-    variables = {"PATH": os.environ["PATH"]}
+async def connected(**settings):
+    variables = {"PATH": os.environ["PATH"], **settings}
     if project := os.environ.get("SANDBOX_MATPLOTLIB"):
         variables["PROJECT_DIR"] = project
     server = StdioServerParameters(command=SERVER, args=["--stdio"], env=variables)
@@ -214,20 +216,63 @@ async def test_a_picture_arrives_as_an_image():
         assert facts["images"]["shown"] == [{"name": "dot.png", "mime": "image/png", "bytes": len(data)}]
 
 
+# Shows one figure.
+FIGURE = """
+import sys
+sys.path.append("/project")
+import matplotlib.pyplot as plt
+plt.plot([1, 4, 9])
+plt.show()
+"""
+
+
+async def shown(client, code, **arguments):
+    """What code that draws wrote, and the trailer's word of its pictures."""
+    text, images, _ = await run(client, "python", code, timeout=120, **arguments)
+    if "No module named 'matplotlib'" in text:
+        raise Lacks("matplotlib")
+    assert all(image.mime_type == "image/png" for image in images), text
+    return text.partition("\n")[0], re.findall(r" · (\d images?: .*?)[·\]]", trailer(text)), len(images)
+
+
 async def test_a_figure_of_matplotlib_arrives_as_an_image():
     async with connected() as client:
-        code = "import sys; sys.path.append('/project')\n"
-        code += "import matplotlib.pyplot as plt\nplt.plot([1, 4, 9])\nplt.show()"
         for arguments, name in [({"session": "a"}, "figure-1.png"), ({"session": "a"}, "figure-2.png")]:
-            text, images, _ = await run(client, "python", code, timeout=120, **arguments)
-            if "No module named 'matplotlib'" in text:
-                raise Lacks("matplotlib")
-            assert [image.mime_type for image in images] == ["image/png"], text
-            assert f"1 image: {name}" in trailer(text), text
-        code = code.replace("plt.show()", "plt.savefig('plot.png')")
+            assert await shown(client, FIGURE, **arguments) == (f"saved {name}", [f"1 image: {name}"], 1)
+        code = FIGURE.replace("plt.show()", "plt.savefig('plot.png')")
         code = code.replace("plt.plot", "plt.switch_backend('agg'); plt.plot")
-        text, images, _ = await run(client, "python", code, timeout=120)
-        assert len(images) == 1 and "1 image: plot.png" in trailer(text), text
+        _, *pictures = await shown(client, code)
+        assert pictures == [["1 image: plot.png"], 1], pictures
+
+
+async def test_a_figure_of_a_run_without_a_session_arrives_too():
+    async with connected() as client:
+        assert await shown(client, FIGURE) == ("saved figure-1.png", ["1 image: figure-1.png"], 1)
+        code = f"import subprocess, sys; open('plot.py', 'w').write({FIGURE!r}); subprocess.run([sys.executable, 'plot.py'])"
+        assert await shown(client, code) == ("saved figure-1.png", ["1 image: figure-1.png"], 1)
+
+
+async def test_a_run_that_draws_nothing_imports_nothing_of_ours():
+    async with connected() as client:
+        code = "import sys; print([name for name in sys.modules if 'figure' in name or 'matplotlib' in name])"
+        text, _, _ = await run(client, "python", code)
+        assert text.startswith("[]\n"), text
+
+
+async def test_a_backend_of_matplotlib_that_the_operator_chose_stays():
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        with open(f"{place}/settings.toml", "w", encoding="ascii") as file:
+            file.write('inherit_env = ["MPLBACKEND", "PYTHONPATH"]\n')
+        os.chmod(place, 0o755)
+        code = "import os; print(os.environ['MPLBACKEND'], os.environ.get('PYTHONPATH'))"
+        for given, wanted in [
+            ({"MPLBACKEND": "agg"}, "agg None"),
+            ({"MPLBACKEND": "agg", "PYTHONPATH": "/mine"}, "agg /mine"),
+            ({"PYTHONPATH": "/mine"}, "module://figure_files /mine:/agent/lib"),
+        ]:
+            async with connected(NIX_SANDBOX_CONFIG=file.name, **given) as client:
+                text, _, _ = await run(client, "python", code)
+                assert text.startswith(wanted + "\n"), (given, text)
 
 
 async def test_a_session_tells_only_what_is_new():
