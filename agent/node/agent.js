@@ -80,7 +80,7 @@ class Agent {
   run({ ident, nonce, source }) {
     this.call = { ident, nonce, name: `cell-${ident}`, failed: false };
     this.state(++this.calls);
-    this.attempt(this.call, source);
+    this.attempt(this.call, source, rewriteImports(source));
   }
 
   // What the watcher goes by: the number of the running call, 0, or INTERRUPTING.
@@ -92,8 +92,8 @@ class Agent {
   // V8 refuses to declare a name anew in another way (a let over a var, say), before it
   // runs anything.  Then other words for this one's declaration get their try, and so on
   // with the next one: at most twice for each name.
-  attempt(call, source, tried = new Map()) {
-    this.evaluate(call, rewriteImports(soften(source, tried)), (response) => {
+  attempt(call, source, script, tried = new Map()) {
+    this.evaluate(call, soften(script, tried), (response) => {
       const name = redeclared(response);
       if (!name) return this.evaluated(call, source, response);
       const { kind: last, refusal = response } = tried.get(name) ?? {};
@@ -101,7 +101,7 @@ class Agent {
       if (!kind) return this.evaluated(call, source, refusal);
       tried.set(name, { kind, refusal });
       setImmediate(() => { // a cell with many names would fill the stack
-        if (this.call === call) this.attempt(call, source, tried);
+        if (this.call === call) this.attempt(call, source, script, tried);
       });
     });
   }

@@ -813,7 +813,8 @@ script("node", "names of one cell may be declared again each in the way that it 
        ("let m = (x, y) => [x, y], // after a comma\n  n = { m, o: 1 }, { o: q, r: [s = n] } = { o: 4, r: [] }, o; let [p] = [m(5, 6), 7], t = `${[1, 2]}, ${n}`;\n[n, o, p, q, s === n, t]",
         e(out="[\n  { m: [Function: m], o: 1 },\n  undefined,\n  [ 5, 6 ],\n  4,\n  true,\n  '1,2, [object Object]'\n]\n")),
        ("let crypto = require('crypto'), toString = 1", {}), ("var crypto = require('crypto'); function toString() { return 2 }", {}), ("[typeof crypto.createHash, toString]", e(has="'function', [Function: toString]")),
-       ("let { m, n } = { m: 1, n: 2 }", e(status=1, err="cell-18:1:1\nlet { m, n } = { m: 1, n: 2 }\n^\nUncaught SyntaxError: Identifier 'n' has already been declared\n")))
+       ("import n from 'os'; import { EOL as m } from 'os'; import * as o from 'os'; [n === require('os'), m, o.EOL]", e(out="[ true, '\\n', '\\n' ]\n")),
+       ("let { m, n } = { m: 1, n: 2 }", e(status=1, err="cell-19:1:1\nlet { m, n } = { m: 1, n: 2 }\n^\nUncaught SyntaxError: Identifier 'n' has already been declared\n")))
 
 script("node", "a cell that throws what a refused declaration would throw runs once",
        "let runs = 0, zz = 0",
