@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sys::termios::{self, FlushArg, SetArg, Termios};
 
+use super::caller::is_anothers;
 use super::filter::Filter;
 use super::flow::Flow;
 use super::{SupervisorError, set_nonblocking};
@@ -60,7 +61,7 @@ impl Console {
         let filter = self.filtered.then(Filter::drawing);
         let flows = vec![
             Flow::outward(copy(&master)?, copy(&self.output)?, filter),
-            Flow::inward(copy(&self.input)?, copy(&master)?),
+            Flow::inward(copy(&self.input)?, copy(&master)?)?,
         ];
         self.master = Some(master);
         self.resize();
@@ -77,20 +78,32 @@ impl Console {
         }
     }
 
-    /// Raw mode, also if somebody has changed it behind our back.
+    /// Raw mode, unless it is on: as soon as we have the terminal.
+    pub(super) fn follow(&mut self) -> Result<(), SupervisorError> {
+        if self.raw.is_none() { self.enter() } else { Ok(()) }
+    }
+
+    /// Raw mode, also if somebody has changed it behind our back. Not while another has the terminal:
+    /// it has its own modes there.
     pub(super) fn enter(&mut self) -> Result<(), SupervisorError> {
-        match (&self.master, &self.raw) {
-            (None, _) => Ok(()),
-            (Some(_), Some(raw)) => match raw.apply() {
-                // It has hung up, which whoever reads it will notice.
-                Ok(()) | Err(Errno::EIO) => Ok(()),
-                Err(errno) => Err(failed(errno)),
-            },
-            (Some(_), None) => {
+        if is_anothers(&self.input) {
+            self.leave();
+            return Ok(());
+        }
+        if self.master.is_none() {
+            return Ok(());
+        }
+        let entered = match &self.raw {
+            Some(raw) => raw.apply(),
+            None => {
                 let tty = self.input.try_clone().map_err(|_| failed(Errno::EMFILE))?;
-                self.raw = Some(Raw::enter(tty).map_err(failed)?);
-                Ok(())
+                Raw::enter(tty).map(|raw| self.raw = Some(raw))
             }
+        };
+        match entered {
+            // It has hung up, which whoever reads it will notice.
+            Ok(()) | Err(Errno::EIO) => Ok(()),
+            Err(errno) => Err(failed(errno)),
         }
     }
 
@@ -128,6 +141,9 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
+        if is_anothers(&self.tty) {
+            return;
+        }
         // A terminal answers to some sequences as if the answer were typed. What has not been read
         // by now was meant for the payload and must not become the first words at a prompt.
         let _ = termios::tcflush(&self.tty, FlushArg::TCIFLUSH);

@@ -4,8 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::isatty;
 
 use super::SupervisorError;
+use super::caller::{self, Arrivals};
 use super::capture::Capture;
 use super::filter::Filter;
 use super::signals::Signals;
@@ -27,6 +29,10 @@ pub(super) struct Flow {
     pending: Vec<u8>,
     done: usize,
     inward: bool,
+    /// Where what comes is typed.
+    arrivals: Option<Arrivals>,
+    /// Whether it leads to a terminal.
+    is_seen: bool,
 }
 
 #[derive(Debug)]
@@ -53,12 +59,16 @@ impl Flow {
 
     /// A payload's output that passes through.
     pub(super) fn outward(from: OwnedFd, to: OwnedFd, filter: Option<Filter>) -> Self {
-        Self { filter, ..Self::new(from, Sink::Outward(to)) }
+        let is_seen = isatty(&to) == Ok(true);
+        Self { filter, is_seen, ..Self::new(from, Sink::Outward(to)) }
     }
 
     /// A payload's input.
-    pub(super) fn inward(from: OwnedFd, to: OwnedFd) -> Self {
-        Self { inward: true, ..Self::new(from, Sink::Inward(to)) }
+    pub(super) fn inward(from: OwnedFd, to: OwnedFd) -> Result<Self, SupervisorError> {
+        let arrivals = (isatty(&from) == Ok(true)).then(|| Arrivals::at(&from)).transpose();
+        let arrivals =
+            arrivals.map_err(|errno| SupervisorError::Call("watch a terminal", errno))?;
+        Ok(Self { inward: true, arrivals, ..Self::new(from, Sink::Inward(to)) })
     }
 
     const fn new(from: OwnedFd, to: Sink) -> Self {
@@ -70,6 +80,8 @@ impl Flow {
             pending: Vec::new(),
             done: 0,
             inward: false,
+            arrivals: None,
+            is_seen: false,
         }
     }
 
@@ -95,7 +107,25 @@ impl Flow {
                 Some((to.as_fd(), PollFlags::POLLOUT))
             }
             Sink::Closed => None,
-            _ => self.from.as_ref().map(|from| (from.as_fd(), PollFlags::POLLIN)),
+            _ => self.from.as_ref().map(|from| {
+                let arrivals = self.arrivals_for_another().map(Arrivals::as_fd);
+                (arrivals.unwrap_or(from.as_fd()), PollFlags::POLLIN)
+            }),
+        }
+    }
+
+    /// What is typed, if it is for who has our terminal at the moment.
+    fn arrivals_for_another(&self) -> Option<&Arrivals> {
+        self.arrivals.as_ref().filter(|_| self.from.as_ref().is_some_and(caller::is_anothers))
+    }
+
+    /// Whether the next write would disturb who has our terminal at the moment.
+    pub(super) fn would_disturb(&self) -> bool {
+        match &self.to {
+            Sink::Outward(to) if self.is_seen && self.done < self.pending.len() => {
+                caller::is_not_to_be_disturbed(to)
+            }
+            _ => false,
         }
     }
 
@@ -107,11 +137,20 @@ impl Flow {
     /// Reads what is there. Whether more may be.
     fn read(&mut self) -> Result<bool, SupervisorError> {
         let Some(from) = &self.from else { return Ok(false) };
+        if let Some(arrivals) = self.arrivals_for_another() {
+            arrivals.forget();
+            return Ok(false);
+        }
         self.pending.resize(CHUNK, 0);
         self.done = 0;
         let length = match nix::unistd::read(from, &mut self.pending) {
             Ok(length) => length,
             Err(Errno::EAGAIN | Errno::EINTR) => {
+                self.pending.clear();
+                return Ok(false);
+            }
+            // Another has got it between the two calls.
+            Err(Errno::EIO) if self.arrivals_for_another().is_some() => {
                 self.pending.clear();
                 return Ok(false);
             }

@@ -152,6 +152,7 @@ struct State {
     killed: Option<Ending>,
     told_to_end: bool,
     stopped: bool,
+    may_disturb: bool,
     order: Order,
 }
 
@@ -214,7 +215,7 @@ impl Watch<'_> {
 
 fn connect(channels: Channels) -> Result<(Vec<Flow>, Option<Console>), SupervisorError> {
     let inward = |(stdin, pipe): (OwnedFd, OwnedFd)| {
-        set_nonblocking(&pipe).map(|()| Flow::inward(stdin, pipe))
+        set_nonblocking(&pipe).and_then(|()| Flow::inward(stdin, pipe))
     };
     match channels {
         Channels::Kept { input, outputs } => {
@@ -325,6 +326,9 @@ impl Loop<'_> {
 
     /// Waits for something to happen and deals with it. Whether the caller has cancelled.
     fn turn(&mut self, deadline: Option<Instant>) -> Result<bool, SupervisorError> {
+        if let Some(console) = &mut self.console {
+            console.follow()?;
+        }
         let happened = self.wait(deadline)?;
         let mut cancelled = false;
         for event in happened {
@@ -336,6 +340,10 @@ impl Loop<'_> {
                     if let Some(console) = &mut self.console {
                         self.flows = console.connect()?;
                     }
+                }
+                Event::Flow(at) if !self.state.may_disturb && self.flows[at].would_disturb() => {
+                    self.pass(Signal::SIGTSTP)?;
+                    self.state.stopped = true;
                 }
                 Event::Flow(at) => {
                     let before = self.flows[at].kept_bytes();
@@ -388,11 +396,13 @@ impl Loop<'_> {
         let Some(signals) = self.signals else { return Ok(()) };
         let failed = |errno| SupervisorError::Call("read a signal", errno);
         while let Some(signal) = signals.next().map_err(failed)? {
-            self.state.told_to_end |= signals::ends(signal);
+            // After a Ctrl-C many go on.
+            self.state.told_to_end |= signals::ends(signal) && signal != Signal::SIGINT;
+            self.state.may_disturb |= signals::ends(signal);
             match (signal, &mut self.console) {
                 (Signal::SIGWINCH, Some(console)) => console.resize(),
-                (Signal::SIGTSTP, _) => {
-                    self.pass(signal)?;
+                (Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU, _) => {
+                    self.pass(Signal::SIGTSTP)?;
                     self.suspend(false)?;
                 }
                 (Signal::SIGCONT, Some(console)) => {
@@ -421,6 +431,12 @@ impl Loop<'_> {
             console.leave();
         }
         signals.stop(job).map_err(|errno| SupervisorError::Call("stop", errno))?;
+        // That it stopped, where it is we who stopped it, is no news any more.
+        self.read_report()?;
+        self.state.stopped = false;
+        // Who lets us go on in the background wants to see it; and a group that nobody could let go on
+        // does not stop.
+        self.state.may_disturb = true;
         if let Some(console) = &mut self.console {
             console.enter()?;
             console.resize();

@@ -26,7 +26,8 @@ impl Signals {
     /// `EMFILE`.
     pub fn take() -> nix::Result<Self> {
         let mut taken = SigSet::empty();
-        for signal in FORWARDED {
+        // The last two because the kernel would stop us by them before we have seen what else came.
+        for signal in FORWARDED.into_iter().chain([Signal::SIGTTIN, Signal::SIGTTOU]) {
             if !kernel::is_ignored(signal as i32)? {
                 taken.add(signal);
             }

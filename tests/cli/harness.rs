@@ -177,13 +177,12 @@ impl Tty {
         came
     }
 
-    /// Reads until `text` has appeared, and forgets what came up to it.
-    pub(crate) fn until(&mut self, text: &str) {
+    /// Reads until `text` has appeared, and forgets what came up to it, which is returned.
+    pub(crate) fn until(&mut self, text: &str) -> String {
         let end = Instant::now() + soon();
         loop {
             if let Some(at) = self.seen.find(text) {
-                self.seen.drain(..at + text.len());
-                return;
+                return self.seen.drain(..at + text.len()).collect();
             }
             assert!(Instant::now() < end, "{text:?} did not appear, but {:?}", self.seen);
             self.read(Duration::from_millis(50));

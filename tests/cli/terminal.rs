@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{SIZE, Tty, eventually, program, seconds, send, slower};
+use crate::harness::{SIZE, Tty, eventually, marked, program, seconds, send, slower};
 
 #[test]
 fn exec_on_a_terminal_has_a_pty_of_its_own() {
@@ -135,7 +135,7 @@ fn ctrl_z_then_fg_with_and_without_a_pty() {
     let program = program();
     let program = program.to_str().expect("text");
     for option in ["", "--no-tty"] {
-        let mut tty = Tty::start_other(&["bash", "--norc", "--noprofile", "--noediting", "-i"]);
+        let mut tty = shell();
         tty.keys(&format!(
             "{program} exec {option} -- sh -c 'echo rea''dy; sleep 1; echo do''ne; exit 6'\n"
         ));
@@ -154,6 +154,140 @@ fn ctrl_z_then_fg_with_and_without_a_pty() {
         tty.keys("echo code $?\n");
         tty.until("code 6\r\n");
         tty.keys("exit 0\n");
+        assert_eq!(tty.code(), 0);
+    }
+}
+
+/// An interactive shell, outside of sandboxes.
+fn shell() -> Tty {
+    let mut tty = Tty::start_other(&["bash", "--norc", "--noprofile", "--noediting", "-i"]);
+    tty.until("> ");
+    tty
+}
+
+/// How the job of a shell ends that is told to by `words`, as the shell says it.
+fn ended_by(tty: &mut Tty, words: &str) -> String {
+    tty.keys(&format!("{words}\n"));
+    let mut said = String::new();
+    eventually("the job ends", || {
+        tty.keys("echo ag''ain\n");
+        said += &tty.until("again\r\n");
+        said.contains("Exit ")
+    });
+    let (_, code) = said.split_once("Exit ").expect("it ended");
+    code.split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_background_job_runs_on_leaves_the_terminal_alone_and_ends_by_kill() {
+    let program = program();
+    let program = program.to_str().expect("text");
+    for (at, (option, signal, code)) in [
+        ("", "TERM", "143"),
+        ("", "HUP", "129"),
+        ("--no-tty", "TERM", "143"),
+        ("--no-tty", "HUP", "129"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mark = format!("{}.{:09}", 3000 + at, std::process::id());
+        let mut tty = shell();
+        let script = format!("echo rea''dy; exec sleep {mark}");
+        tty.keys(&format!("{program} exec {option} -- sh -c \"{script}\" &\n"));
+        tty.until("ready\r");
+        // What is typed is the shell's.
+        tty.keys("echo ty''ped\n");
+        tty.until("typed\r\n");
+        tty.keys("jobs; echo do''ne\n");
+        assert!(tty.until("done\r\n").contains("Running"), "{option}");
+        assert!(tty.is_restored(), "{option}");
+        assert_eq!(ended_by(&mut tty, &format!("kill -{signal} %1")), code, "{option} {signal}");
+        eventually("nothing is left", || marked(&mark).is_empty());
+        tty.keys("exit 0\n");
+        assert_eq!(tty.code(), 0);
+    }
+}
+
+#[test]
+fn a_job_that_was_stopped_by_ctrl_z_ends_by_kill_also_in_the_background() {
+    let program = program();
+    let program = program.to_str().expect("text");
+    for (at, (option, before, signal, code)) in [
+        ("", "", "TERM", "143"),
+        ("", "", "HUP", "129"),
+        ("", "bg; sleep 0.5; ", "TERM", "143"),
+        ("--no-tty", "", "TERM", "143"),
+        ("--no-tty", "bg; sleep 0.5; ", "HUP", "129"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mark = format!("{}.{:09}", 4000 + at, std::process::id());
+        let mut tty = shell();
+        let script = format!("echo rea''dy; exec sleep {mark}");
+        tty.keys(&format!("{program} exec {option} -- sh -c \"{script}\"\n"));
+        tty.until("ready\r");
+        tty.keys("\x1a");
+        tty.until("Stopped");
+        tty.until("> ");
+        let how = format!("{option} {before} {signal}");
+        assert_eq!(ended_by(&mut tty, &format!("{before}kill -{signal} %1")), code, "{how}");
+        eventually("nothing is left", || marked(&mark).is_empty());
+        tty.keys("exit 0\n");
+        assert_eq!(tty.code(), 0);
+    }
+}
+
+#[test]
+fn a_background_job_takes_the_terminal_when_it_comes_to_the_foreground() {
+    let mut tty = shell();
+    let script = "echo rea''dy; while read word; do echo got $word; done";
+    tty.keys(&format!(
+        "{} exec -- sh -c \"{}\" &\n",
+        program().display(),
+        script.replace('$', "\\$")
+    ));
+    tty.until("ready\r");
+    tty.keys("fg\n");
+    // The shell says it before it hands the terminal over, and nothing tells when it has.
+    tty.until("done\"\r\n");
+    std::thread::sleep(std::time::Duration::from_millis(500) * slower());
+    // What tells that it has the terminal is that something is typed there.
+    tty.keys("one\n");
+    tty.until("got one\r\n");
+    assert!(!tty.is_restored(), "raw now");
+    tty.keys("two\r");
+    tty.until("got two\r\n");
+    tty.keys("\x03");
+    tty.until("> ");
+    tty.keys("echo code $?\n");
+    tty.until("code 130\r\n");
+    tty.keys("exit 0\n");
+    assert_eq!(tty.code(), 0);
+}
+
+#[test]
+fn where_background_jobs_may_not_write_it_is_stopped_goes_on_and_ends_by_kill() {
+    let program = program();
+    let script = "while :; do echo li''ne; read -t 0.1; done";
+    for option in ["", "--no-tty"] {
+        let mut tty = shell();
+        tty.keys("stty tostop\n");
+        tty.until("> ");
+        tty.keys(&format!("{} exec {option} -- bash -c \"{script}\" &\n", program.display()));
+        eventually("it is stopped", || {
+            tty.keys("jobs; echo do''ne\n");
+            tty.until("done\r\n").contains("Stopped")
+        });
+        tty.keys("fg\n");
+        tty.until("line\r\n");
+        // Until it has heard all of that it goes on, which nothing tells.
+        std::thread::sleep(std::time::Duration::from_millis(300) * slower());
+        tty.keys("\x1a");
+        tty.until("Stopped");
+        assert_eq!(ended_by(&mut tty, "kill %1"), "143", "{option}");
+        tty.keys("stty -tostop; exit 0\n");
         assert_eq!(tty.code(), 0);
     }
 }
