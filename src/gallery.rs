@@ -87,15 +87,16 @@ impl Gallery {
             .filter(|(path, stamp)| self.seen.get(*path) != Some(stamp))
             .map(|(path, stamp)| (*stamp, path.as_path()))
             .collect();
-        fresh.sort_unstable();
+        // Packages have pictures by the hundred, and few are named.
+        fresh.sort_unstable_by_key(|(stamp, path)| (lies_deep(path), *stamp, *path));
         let mut opened = 0;
         for (stamp, path) in fresh {
-            let why = if path.components().count() > DEPTH {
+            let why = if lies_deep(path) {
                 "deeper than 3 directories"
             } else if has_suffix(path, &OTHERS) {
                 "not PNG, JPEG, GIF or WebP"
             } else if opened == OPENED {
-                TOO_MANY
+                "after 32 others"
             } else {
                 opened += 1;
                 take(workspace, path, files);
@@ -174,6 +175,10 @@ fn names(directory: &mut Dir, left: &mut Option<usize>) -> Vec<(PathBuf, Option<
     names
 }
 
+fn lies_deep(path: &Path) -> bool {
+    path.components().count() > DEPTH
+}
+
 fn has_suffix(path: &Path, suffixes: &[&str]) -> bool {
     path.extension()
         .is_some_and(|suffix| suffixes.iter().any(|known| suffix.eq_ignore_ascii_case(known)))
@@ -186,9 +191,6 @@ fn is_regular(stat: &FileStat) -> bool {
 const fn stamp(stat: &FileStat) -> Stamp {
     Stamp { changed: (stat.st_mtime, stat.st_mtime_nsec), inode: stat.st_ino, size: stat.st_size }
 }
-
-/// Why most are left out that are.
-const TOO_MANY: &str = "more than 4 images";
 
 fn name(path: &Path) -> String {
     path.to_string_lossy().into_owned()
@@ -215,7 +217,7 @@ fn take(root: &OwnedFd, path: &Path, files: &mut Files) {
     } else if !is_whole(mime, &bytes) {
         "incomplete"
     } else if files.images.len() >= MOST {
-        TOO_MANY
+        "more than 4 images"
     } else if taken + length > MOST_IN_ALL {
         "more than 3 MiB of images"
     } else {

@@ -180,6 +180,8 @@ fn a_huge_file_and_many_of_them_cost_little() {
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     assert_eq!((files.images.len(), files.left_out.len()), (0, 1001));
     assert!(files.left_out.iter().all(|left_out| left_out.bytes == 1 << 40));
+    let why: Vec<&str> = files.left_out.iter().map(|left_out| left_out.why).collect();
+    assert_eq!(why, [vec!["larger than 1 MiB"; 32], vec!["after 32 others"; 969]].concat());
 }
 
 #[test]
@@ -219,10 +221,13 @@ fn a_deep_tree_costs_little_and_fills_no_other_picture_s_place() {
         }
     }
     fs::write(directory.path().join("near.png"), png(100)).expect("write");
+    fs::write(directory.path().join("cut.png"), &png(100)[..50]).expect("write");
     let started = Instant::now();
     let files = look(&mut gallery);
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
-    assert_eq!((names(&files), files.left_out.len()), (vec!["near.png"], 40));
+    assert_eq!((names(&files), files.left_out.len()), (vec!["near.png"], 41));
+    // Though it is newer than all of them.
+    assert_eq!(left_out(&files)[0], ("cut.png", "incomplete"));
 }
 
 #[test]

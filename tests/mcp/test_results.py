@@ -324,8 +324,8 @@ open("plot.svg", "w").write("<svg/>")
             told = trailer(text).partition(" · 1 image: ")[2]
             deep = "deeper than 3 directories"
             assert told == (
-                f"a/b/near.png · not shown: a/b/c/far.png (1 kB: {deep}), a/b/c/d/farther.jpg (1 kB: {deep}), "
-                "plot.svg (1 kB: not PNG, JPEG, GIF or WebP)]"
+                "a/b/near.png · not shown: plot.svg (1 kB: not PNG, JPEG, GIF or WebP), "
+                f"a/b/c/far.png (1 kB: {deep}), a/b/c/d/farther.jpg (1 kB: {deep})]"
             ), text
             text, images, facts = await run(client, "python", many, **session)
             assert trailer(text).endswith(" · only 2000 files were looked at for images]") == bool(session), text
