@@ -51,11 +51,6 @@ impl Answer {
         Self::refusal(Fault::Caller, sentence)
     }
 
-    /// The request was cancelled while it waited for its turn.
-    pub(super) fn never_started() -> Self {
-        Self::refusal(Fault::Caller, "cancelled before it started")
-    }
-
     /// A defect of this server, in one sentence.
     pub(super) fn defect(sentence: &str) -> Self {
         Self::refusal(Fault::Ours, sentence)

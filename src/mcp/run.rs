@@ -1,11 +1,12 @@
 //! One call from its arguments to its answer: the turn, the run, the cancel, the panic.
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
 use crate::request::Request;
 use crate::runner::{Cancel, Fault, Newest, RunError};
@@ -50,40 +51,68 @@ async fn run(
     newest: Option<Newest>,
 ) -> (Answer, Option<Seats>) {
     let mut cancelled = pin!(cancelled);
-    let refused = |answer: Answer| {
-        door.refuse(&request.draft(), &answer.text);
-        answer
+    let request = Arc::new(request);
+    let refuse = |fault, message: String| {
+        door.refuse(&request.draft(), &message);
+        Answer::from(&RunError::Other { fault, message })
     };
     let seats = tokio::select! {
         biased;
-        () = &mut cancelled => return (refused(Answer::never_started()), None),
+        () = &mut cancelled => {
+            let message = "cancelled before it started".to_owned();
+            return (refuse(Fault::Caller, message), None);
+        }
         seats = turn.seats() => seats,
     };
     let cancel = match Cancel::new() {
         Ok(cancel) => cancel,
-        Err(errno) => return (refused(no_descriptor(errno)), seats),
+        Err(errno) => {
+            let message = format!("no file descriptor is left for another run: {}", errno.desc());
+            return (refuse(Fault::Host, message), seats);
+        }
     };
-    let switch = cancel.clone();
-    let mut run = spawn_blocking(move || {
-        let answer = match door.run(&request, &cancel, newest) {
-            Ok(outcome) => Answer::from(&outcome).with_receipt(door.receipt(&request.environment)),
-            Err(error) => Answer::from(&error),
-        };
-        (answer, seats)
-    });
+    let mut run = match start(&door, &request, &cancel, newest) {
+        Ok(run) => run,
+        Err(why) => {
+            let message = format!("no thread is left for another run: {why}");
+            return (refuse(Fault::Host, message), seats);
+        }
+    };
     let ended = tokio::select! {
         ended = &mut run => ended,
         () = &mut cancelled => {
-            switch.cancel();
+            cancel.cancel();
             run.await
         }
     };
-    ended.unwrap_or_else(|error| (defect(error), None))
+    (ended.unwrap_or_else(defect), seats)
 }
 
-fn no_descriptor(errno: nix::errno::Errno) -> Answer {
-    let message = format!("no file descriptor is left for another run: {}", errno.desc());
-    Answer::from(&RunError::Other { fault: Fault::Host, message })
+/// Starts a run on a thread of its own, as long as somebody holds the request.
+///
+/// # Errors
+/// There is no thread for it: what tokio says.
+fn start(
+    door: &Arc<dyn Door>,
+    request: &Arc<Request>,
+    cancel: &Cancel,
+    newest: Option<Newest>,
+) -> Result<JoinHandle<Answer>, String> {
+    let (door, cancel) = (Arc::clone(door), cancel.clone());
+    // Where tokio finds no thread it panics and keeps the work: the next thread would do it, for
+    // nobody.
+    let request = Arc::downgrade(request);
+    let work = move || {
+        let Some(request) = request.upgrade() else { return Answer::defect("nobody waits") };
+        match door.run(&request, &cancel, newest) {
+            Ok(outcome) => Answer::from(&outcome).with_receipt(door.receipt(&request.environment)),
+            Err(error) => Answer::from(&error),
+        }
+    };
+    catch_unwind(AssertUnwindSafe(|| spawn_blocking(work))).map_err(|panic| {
+        let why = words(panic.as_ref());
+        why.strip_prefix("OS can't spawn worker thread: ").unwrap_or(why).to_owned()
+    })
 }
 
 /// The answer where a panic ended the call.
@@ -92,11 +121,6 @@ fn defect(error: JoinError) -> Answer {
         Ok(panic) => words(panic.as_ref()).to_owned(),
         Err(error) => error.to_string(),
     };
-    // So says tokio, and cannot be asked before.
-    if let Some(errno) = why.strip_prefix("OS can't spawn worker thread: ") {
-        let message = format!("no thread is left for another run: {errno}");
-        return Answer::from(&RunError::Other { fault: Fault::Host, message });
-    }
     Answer::defect(&format!("this is a defect of the server, not of your code: {why}"))
 }
 

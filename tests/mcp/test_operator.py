@@ -136,6 +136,24 @@ def test_a_call_that_is_cancelled_before_its_turn_leaves_a_line():
         assert one["ending"]["kind"] == "timed_out" and three["ending"] == {"kind": "exited", "code": 0}
 
 
+def test_a_call_that_no_thread_is_left_for_is_not_run_later_and_leaves_a_line():
+    with tempfile.TemporaryDirectory() as directory:
+        audit = f"{directory}/audit.jsonl"
+        with serving(NIX_SANDBOX_AUDIT=audit, NIX_SANDBOX_MAX_RUNS="1") as server:
+            pid = server.process.pid
+            with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+                size = next(int(line.split()[1]) << 10 for line in file if line.startswith("VmSize"))
+            # Less than a stack.
+            before = resource.prlimit(pid, resource.RLIMIT_AS, (size + (1 << 20), resource.RLIM_INFINITY))
+            refused = "no thread is left for another run: Resource temporarily unavailable (os error 11)"
+            assert server.run(1, "echo 41") == f"sandbox error (host): {refused}"
+            resource.prlimit(pid, resource.RLIMIT_AS, before)
+            assert server.run(2, "echo 42").startswith("42\n[exit 0")
+        one, two = lines(audit)
+        assert (one["refused"], one["sha256"]) == (refused, sha256("echo 41")), one
+        assert (two["ending"], two["sha256"]) == ({"kind": "exited", "code": 0}, sha256("echo 42")), two
+
+
 def test_an_interpreter_that_is_passed_over_is_told_at_the_start_and_in_envs():
     python = shutil.which("python3", path="/usr/bin:/usr/local/bin:/bin")
     # A sandbox makes /tmp itself.
