@@ -112,7 +112,8 @@ enum Command {
     ///
     /// Where all three streams are a terminal, the command gets a terminal of its own, inside the
     /// sandbox; Ctrl-C, Ctrl-Z and the window's size work, and there is no time limit unless
-    /// --timeout says so. Colours, cursor movements and titles pass; orders to the terminal
+    /// --timeout says so. A background job leaves the terminal alone until it comes to the
+    /// foreground. Colours, cursor movements and titles pass; orders to the terminal
     /// emulator (clipboard, links, printing, window reports) are taken out unless --raw is given.
     #[command(override_usage = "nix-sandbox-mcp exec [OPTIONS] -- COMMAND [ARGUMENT]...")]
     Exec(Exec),
