@@ -46,7 +46,9 @@ impl House for Real {
         let settings = load(None)?;
         log::to_stderr(settings.log);
         let outside = outside(&settings);
-        launcher::allow_open_files().map_err(|error| error.to_string())?;
+        if let Err(error) = launcher::allow_open_files() {
+            tracing::warn!(%error, "sandboxes may use up what descriptors can be on their way");
+        }
         // All before any thread exists, and the cgroup first: what is started lives where we do.
         let cgroups = Cgroups::find(outside, Scope::Enter);
         let (backend, outputs): (Box<dyn Backend>, _) = match choice(&settings)? {

@@ -373,21 +373,18 @@ impl Runner {
             )));
         }
         let environment = self.catalog.get(&request.environment)?;
-        let ground = self.ground_now()?;
+        let ground = self.ground_now();
         planner::plan(request, &environment, &ground, self.outside)
             .map_err(|error| RunError::caller(error.to_string()))
     }
 
     /// With the project that stands there now.
-    fn ground_now(&self) -> Result<Ground, RunError> {
+    fn ground_now(&self) -> Ground {
         let mut ground = self.ground.clone();
         if let Some((project, _)) = &mut ground.project {
-            *project = source::check_again(project).map_err(|error| RunError::Other {
-                fault: Fault::Host,
-                message: format!("the project: {error}"),
-            })?;
+            *project = source::made_anew(project);
         }
-        Ok(ground)
+        ground
     }
 }
 

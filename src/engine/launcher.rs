@@ -342,10 +342,13 @@ impl Drop for Line {
 /// way count per user, against the limit of the sender (`ETOOMANYREFS`, unix(7)).
 ///
 /// # Errors
-/// None that is known.
+/// `EPERM` where even the limit that this process has is above what the kernel allows (`fs.nr_open`).
 pub fn allow_open_files() -> Result<(), StepError> {
     let failed = |errno| StepError::new("raise the limit of open files", "", errno);
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed)?;
+    let (now, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(failed)?;
+    if now == most {
+        return Ok(());
+    }
     setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(failed)
 }
 
@@ -412,7 +415,8 @@ fn prepare(arguments: &[String]) -> Result<Prepared, StepError> {
     };
     let step = |name: &'static str| move |errno| StepError::new(name, "", errno);
     let ids = Ids { uid, gid };
-    allow_open_files()?;
+    // Whoever started this has tried it too, and has told where it is refused.
+    let _ = allow_open_files();
     privilege::become_outside(ids)?;
     let root_group = privilege::has_root_group();
     let proc = host_proc()?;
@@ -453,7 +457,12 @@ fn serve(socket: &OwnedFd, prepared: &mut Prepared) -> i32 {
                 prepared.workshop.iter_mut().for_each(|workshop| workshop.forget(template));
                 (Ok(None), None)
             }
-            Err(error) => (Err(error), None),
+            Ok(Some(Asked::InVain(error))) => (Err(error), None),
+            // What is still on its way belongs to this request, and would be taken for others.
+            Err(error) => {
+                let _ = reply(socket, &Err(error), None);
+                return 1;
+            }
         };
         match reply(socket, &answer, pidfd.as_ref()) {
             Ok(()) => {}

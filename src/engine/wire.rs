@@ -32,6 +32,8 @@ pub(super) enum Asked {
     Perform(Task, Box<Launch>),
     /// To let go of a template, by its number.
     Forget(u64),
+    /// Something that cannot be done: it was heard to its end, but is not whole.
+    InVain(StepError),
 }
 
 /// The bytes of a message.
@@ -130,6 +132,9 @@ pub(super) fn reply(socket: &OwnedFd, answer: &Answer, pidfd: Option<&OwnedFd>) 
 }
 
 /// The launcher hears what it is asked for; `None` when the server has closed the socket.
+///
+/// # Errors
+/// It was not heard to its end.
 pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Asked>, StepError> {
     let step = |errno| StepError::new("receive a launch", "", errno);
     let Some((bytes, fds)) = kernel::receive_message(socket).map_err(step)? else {
@@ -144,10 +149,19 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Asked>, StepError
         let (_, batch) =
             kernel::receive_message(socket).map_err(step)?.ok_or(step(Errno::EPIPE))?;
         if batch.is_empty() {
-            return Err(step(Errno::EMFILE));
+            return Ok(Some(Asked::InVain(step(Errno::EMFILE))));
         }
         sources.extend(batch);
     }
+    let task = head.task;
+    Ok(Some(match launch(&head, fds, sources) {
+        Ok(launch) => Asked::Perform(task, Box::new(launch)),
+        Err(error) => Asked::InVain(error),
+    }))
+}
+
+fn launch(head: &Head, fds: Vec<OwnedFd>, sources: Vec<OwnedFd>) -> Result<Launch, StepError> {
+    let step = |errno| StepError::new("receive a launch", "", errno);
     let mut fds = fds.into_iter();
     let mut next = || fds.next().ok_or(step(Errno::EMFILE));
     let plan = File::from(next()?);
@@ -158,7 +172,6 @@ pub(super) fn receive(socket: BorrowedFd<'_>) -> Result<Option<Asked>, StepError
     };
     let plan = serde_json::from_reader(BufReader::new(plan))
         .map_err(|error| StepError::new("read the plan", error, Errno::EINVAL))?;
-    let Head { watch_memory, timed, .. } = head;
-    let launch = Launch { plan, begin, sources, cgroup, watch_memory, timed };
-    Ok(Some(Asked::Perform(head.task, Box::new(launch))))
+    let Head { watch_memory, timed, .. } = *head;
+    Ok(Launch { plan, begin, sources, cgroup, watch_memory, timed })
 }

@@ -6,8 +6,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{AtFlags, OFlag};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag};
+use nix::unistd::geteuid;
 
 use crate::plan::{FileIdentity, HostFile, Ids};
 
@@ -39,12 +40,6 @@ pub enum SourceError {
         path: PathBuf,
         /// Who.
         problem: String,
-    },
-    /// Its path leads elsewhere than it did, or to another kind of file.
-    #[error("{} leads elsewhere than it did at the start; start this program anew", path.display())]
-    Moved {
-        /// The path.
-        path: PathBuf,
     },
     /// It holds more than it may.
     #[error("{} is larger than {limit} bytes", path.display())]
@@ -87,18 +82,23 @@ pub fn check_owned(path: &Path) -> Result<(HostFile, Ids), SourceError> {
     Ok((HostFile { path: path.to_owned(), directory, identity }, owner))
 }
 
-/// Looks again whether `known` is what is shown: what stands at its path now, if that leads where it led. A
-/// checkout may have been made anew since.
-///
-/// # Errors
-/// As for [`check`]; [`SourceError::Moved`].
-pub fn check_again(known: &HostFile) -> Result<HostFile, SourceError> {
-    let found = check(&known.path)?;
-    let elsewhere = || std::fs::canonicalize(&known.path).ok().as_ref() != Some(&known.path);
-    if found.identity != known.identity && (found.directory != known.directory || elsewhere()) {
-        return Err(SourceError::Moved { path: known.path.clone() });
+/// What stands at the path of a directory now, if it was made anew since it was checked, as a checkout
+/// is: another directory of ours, to which no link leads. Else what was checked, and a launch will say
+/// what is wrong. For root always that: he can read what nobody else may see.
+#[must_use]
+pub fn made_anew(known: &HostFile) -> HostFile {
+    let found = || {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+        let opened = openat2(AT_FDCWD, &known.path, how).ok()?;
+        let stat = nix::sys::stat::fstat(&opened).ok()?;
+        let ours = geteuid().as_raw() == stat.st_uid && stat.st_uid != 0;
+        ours.then_some(FileIdentity { device: stat.st_dev, inode: stat.st_ino })
+    };
+    match found() {
+        Some(identity) if known.directory => HostFile { identity, ..known.clone() },
+        _ => known.clone(),
     }
-    Ok(found)
 }
 
 /// Refuses a directory or file that somebody other than us (`euid`) and root could change.

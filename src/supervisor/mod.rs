@@ -173,7 +173,7 @@ impl Watch<'_> {
         let result = watched.run(started).and_then(|()| watched.empty_terminal());
         let Loop { mut state, mut flows, console, .. } = watched;
         let killed = state.killed.is_some() || result.is_err();
-        let patience = if killed { PollTimeout::ZERO } else { state.patience() };
+        let patience = if result.is_err() { PollTimeout::ZERO } else { state.patience() };
         // Gone also after an ordinary end: who asks what is left shall see nothing, and a cgroup is
         // empty when it is read and removed (its own event comes later: the kernel sends at most
         // one in 10 ms). Where pid 1 alone is left, and no cgroup to remove, nobody need wait for it.

@@ -125,6 +125,29 @@ fn run_passes_on_all_that_the_code_writes_as_it_comes() {
 }
 
 #[test]
+fn whoever_reads_slowly_gets_all_that_was_written_before_a_time_out() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let code = directory.path().join("code");
+    std::fs::write(&code, "head -c 150000 /dev/zero; sleep 1000").expect("written");
+    let words = ["run", "--env", "shell", "--timeout", &seconds(1.0)];
+    let mut child = command(&words)
+        .arg(code)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("started");
+    let (mut out, mut came) = (child.stdout.take().expect("stdout"), 0);
+    loop {
+        match std::io::Read::read(&mut out, &mut [0; 4096]).expect("read") {
+            0 => break,
+            length => came += length,
+        }
+        std::thread::sleep(Duration::from_millis(50) * slower());
+    }
+    assert_eq!((came, child.wait().expect("ended").code()), (150_000, Some(124)));
+}
+
+#[test]
 fn what_run_passes_on_is_limited_and_audited_all_the_same() {
     let directory = tempfile::tempdir().expect("a directory");
     let (settings, audit) = (directory.path().join("settings"), directory.path().join("audit"));

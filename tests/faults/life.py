@@ -364,7 +364,7 @@ def jumping(directory):
 
 
 def a_path_that_vanishes(place):
-    """The project, and a store path, removed and put back as another under a running server: a new project is the project."""
+    """The project, and a store path, removed and put back as another under a running server."""
     base = tempfile.mkdtemp(prefix="sandbox-vanish-")
     try:
         os.chmod(base, 0o755)
@@ -376,7 +376,9 @@ def a_path_that_vanishes(place):
             text = client.run("echo 42")
             assert clear(text) and project in text, text
             os.mkdir(project)
-            works(client)
+            text = client.run("echo 42")
+            # Root takes none but the one that was checked.
+            assert clear(text) and project in text if os.geteuid() == 0 else text.startswith("42\n"), text
             os.rmdir(project)
             os.rename(project + ".old", project)
             works(client)

@@ -2,7 +2,7 @@
 
 `plt.show()` saves every open figure as `figure-1.png`, `figure-2.png`, ... in the
 current directory, says so, and closes it; a figure's own `show()` does it with that
-one.  No file is ever overwritten.
+one, `plt.show(block=False)` with none.  No file is ever overwritten.
 """
 
 from itertools import count
@@ -24,7 +24,9 @@ class FigureCanvas(FigureCanvasAgg):
     manager_class = FigureManager  # since matplotlib 3.6
 
 
-def show(*args, **kwargs):
+def show(*args, block=None, **kwargs):
+    if block is False:  # by which `plt.pause()` shows each picture of a moving one
+        return
     for manager in Gcf.get_all_fig_managers():
         manager.show()
 
