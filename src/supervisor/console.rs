@@ -52,9 +52,13 @@ impl Console {
         let Some((_, mut fds)) = master else { return Ok(Vec::new()) };
         let master = fds.pop().ok_or(SupervisorError::Call("take the terminal", Errno::EBADF))?;
         set_nonblocking(&master)?;
-        let modes = termios::tcgetattr(&self.input).map_err(failed)?;
-        // Through the master these are the modes of the other side.
-        termios::tcsetattr(&master, SetArg::TCSANOW, &modes).map_err(failed)?;
+        // Those of another are none of ours, such as a shell's that edits a line: then it keeps the
+        // usual ones, which it was made with.
+        if !is_anothers(&self.input) {
+            let modes = termios::tcgetattr(&self.input).map_err(failed)?;
+            // Through the master these are the modes of the other side.
+            termios::tcsetattr(&master, SetArg::TCSANOW, &modes).map_err(failed)?;
+        }
         let copy = |fd: &OwnedFd| {
             fd.try_clone().map_err(|_| SupervisorError::Call("copy a descriptor", Errno::EMFILE))
         };

@@ -268,6 +268,17 @@ fn a_background_job_takes_the_terminal_when_it_comes_to_the_foreground() {
 }
 
 #[test]
+fn a_background_job_has_not_the_modes_of_the_shell_that_edits_a_line() {
+    let mut tty = Tty::start_other(&["bash", "--norc", "--noprofile", "-i"]);
+    tty.until("> ");
+    let script = r#"echo mode: $(stty -a | tr " ;" "\n\n" | grep icanon)"#;
+    tty.keys(&format!("{} exec -- sh -c '{script}' &\r", program().display()));
+    tty.until("> mode: icanon\r");
+    tty.keys("exit 0\r");
+    assert_eq!(tty.code(), 0);
+}
+
+#[test]
 fn where_background_jobs_may_not_write_it_is_stopped_goes_on_and_ends_by_kill() {
     let program = program();
     let script = "while :; do echo li''ne; read -t 0.1; done";
