@@ -135,7 +135,9 @@ class Launches:
         if done.returncode == 125 and not words and fault[:2] == ("write", 1):
             # Every process's first write fails: pid 1's, and the one that tells of it.
             return "told by the exit code", None
-        if done.returncode == 125 and words.startswith("nix-sandbox-mcp: ") and len(words) > 30:
+        # Warnings may come before.
+        error = re.search(r"^nix-sandbox-mcp: .*", words, re.MULTILINE | re.DOTALL)
+        if done.returncode == 125 and error and len(error[0]) > 30:
             return "told as an error", None
         if done.returncode == 127 and "error while loading shared libraries" in words or done.returncode in (127, -6, 134, -11, 139) and fault[0] in ("mmap", "brk", "mprotect", "read", "openat", "close", "pread64", "newfstatat"):
             return "died before main, or of no memory", None
