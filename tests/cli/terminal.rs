@@ -165,6 +165,23 @@ fn shell() -> Tty {
     tty
 }
 
+/// A shell with a command in a sandbox, which has said that it is ready: sleeping under the name `mark`,
+/// with `option`, in the background or not, as `rest` says.
+fn job(option: &str, mark: &str, rest: &str) -> Tty {
+    let mut tty = shell();
+    let script = format!("echo rea''dy; exec sleep {mark}");
+    tty.keys(&format!("{} exec {option} -- sh -c \"{script}\"{rest}\n", program().display()));
+    tty.until("ready\r");
+    tty
+}
+
+/// Ends the shell; nothing of its job is left.
+fn leave(mut tty: Tty, mark: &str) {
+    eventually("nothing is left", || marked(mark).is_empty());
+    tty.keys("exit 0\n");
+    assert_eq!(tty.code(), 0);
+}
+
 /// How the job of a shell ends that is told to by `words`, as the shell says it.
 fn ended_by(tty: &mut Tty, words: &str) -> String {
     tty.keys(&format!("{words}\n"));
@@ -180,8 +197,6 @@ fn ended_by(tty: &mut Tty, words: &str) -> String {
 
 #[test]
 fn a_background_job_runs_on_leaves_the_terminal_alone_and_ends_by_kill() {
-    let program = program();
-    let program = program.to_str().expect("text");
     for (at, (option, signal, code)) in [
         ("", "TERM", "143"),
         ("", "HUP", "129"),
@@ -192,10 +207,7 @@ fn a_background_job_runs_on_leaves_the_terminal_alone_and_ends_by_kill() {
     .enumerate()
     {
         let mark = format!("{}.{:09}", 3000 + at, std::process::id());
-        let mut tty = shell();
-        let script = format!("echo rea''dy; exec sleep {mark}");
-        tty.keys(&format!("{program} exec {option} -- sh -c \"{script}\" &\n"));
-        tty.until("ready\r");
+        let mut tty = job(option, &mark, " &");
         // What is typed is the shell's.
         tty.keys("echo ty''ped\n");
         tty.until("typed\r\n");
@@ -203,16 +215,12 @@ fn a_background_job_runs_on_leaves_the_terminal_alone_and_ends_by_kill() {
         assert!(tty.until("done\r\n").contains("Running"), "{option}");
         assert!(tty.is_restored(), "{option}");
         assert_eq!(ended_by(&mut tty, &format!("kill -{signal} %1")), code, "{option} {signal}");
-        eventually("nothing is left", || marked(&mark).is_empty());
-        tty.keys("exit 0\n");
-        assert_eq!(tty.code(), 0);
+        leave(tty, &mark);
     }
 }
 
 #[test]
 fn a_job_that_was_stopped_by_ctrl_z_ends_by_kill_also_in_the_background() {
-    let program = program();
-    let program = program.to_str().expect("text");
     for (at, (option, before, signal, code)) in [
         ("", "", "TERM", "143"),
         ("", "", "HUP", "129"),
@@ -224,18 +232,13 @@ fn a_job_that_was_stopped_by_ctrl_z_ends_by_kill_also_in_the_background() {
     .enumerate()
     {
         let mark = format!("{}.{:09}", 4000 + at, std::process::id());
-        let mut tty = shell();
-        let script = format!("echo rea''dy; exec sleep {mark}");
-        tty.keys(&format!("{program} exec {option} -- sh -c \"{script}\"\n"));
-        tty.until("ready\r");
+        let mut tty = job(option, &mark, "");
         tty.keys("\x1a");
         tty.until("Stopped");
         tty.until("> ");
         let how = format!("{option} {before} {signal}");
         assert_eq!(ended_by(&mut tty, &format!("{before}kill -{signal} %1")), code, "{how}");
-        eventually("nothing is left", || marked(&mark).is_empty());
-        tty.keys("exit 0\n");
-        assert_eq!(tty.code(), 0);
+        leave(tty, &mark);
     }
 }
 
