@@ -10,7 +10,9 @@ use nix::fcntl::OFlag;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::audit::{self, Audit};
-use crate::backend::{Backend, BackendError, Begun, Handover, Started, StepError, file_in_memory};
+use crate::backend::{
+    self, Backend, BackendError, Begun, Handover, Started, StepError, file_in_memory,
+};
 use crate::doctor::{self, Host};
 use crate::environment::catalog::{Catalog, CatalogError};
 use crate::environment::{Origin, Receipt, source};
@@ -470,9 +472,7 @@ fn outward(ends: [OwnedFd; 2]) -> [OwnedFd; 2] {
 }
 
 fn null() -> Result<OwnedFd, RunError> {
-    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-    nix::fcntl::open("/dev/null", flags, nix::sys::stat::Mode::empty())
-        .map_err(|errno| RunError::host("open /dev/null", errno))
+    backend::no_input().map_err(|errno| RunError::host("open /dev/null", errno))
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), RunError> {

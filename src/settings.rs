@@ -106,7 +106,7 @@ pub const SETTINGS: [Setting; 28] = [
     variable(
         POOL,
         "8",
-        "sandboxes that stand ready for runs to come, those of Python and Node with an interpreter that has started, 0 to 1024; made as they are used",
+        "sandboxes that stand ready for runs to come, those of Python and Node with an interpreter that has started, those of sessions with their agent, 0 to 1024; made as they are used",
     ),
     variable(MAX_SESSIONS, "16", "sessions at the same time, 1 to 1024"),
     variable(SESSION_IDLE, "1800", "seconds after which an unused session ends"),

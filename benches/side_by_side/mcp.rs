@@ -108,10 +108,24 @@ pub(crate) fn contestants(workplace: &Workplace) -> Vec<Contestant<'_>> {
         contestant("the same, but os._exit(0) is Python's end", call(8, at_once, "1")),
         contestant("run, shell, cold", call(0, shell.clone(), "[exit 0")),
         contestant("run, shell, pool", call(8, shell, "[exit 0")),
+        contestant("a session's first call, which ends it, cold", first_call(workplace, 0)),
+        contestant("a session's first call, which ends it, pool", first_call(workplace, 8)),
         contestant("session call, python", call(8, session, "1")),
         contestant("the same in the agent alone", agent_alone()),
         contestant("bubblewrap", bubblewrap(workplace, 10)),
     ]
+}
+
+/// A session that ends with its first call: many of them at a time a server does not take.
+fn first_call(workplace: &Workplace, pool: usize) -> impl FnMut() + Send + use<> {
+    let mut client = Client::new(workplace, pool);
+    let mut number = 0;
+    move || {
+        number += 1;
+        let code = "import os; print(1, flush=True); os._exit(0)";
+        let session = format!("number-{number}");
+        client.run(&json!({"env": "python", "code": code, "session": session}), "1");
+    }
 }
 
 /// The agent of a session without server and sandbox: what the interpreter itself does for a call.

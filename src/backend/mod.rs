@@ -1,5 +1,6 @@
 //! Backends: who makes a sandbox out of a plan.
 
+mod agent;
 pub mod jail;
 mod limits;
 pub mod native;
@@ -8,6 +9,10 @@ mod warm;
 
 use std::os::fd::OwnedFd;
 
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+
+pub use self::agent::AgentEnds;
 pub use self::warm::Begun;
 use crate::engine::LauncherError;
 pub use crate::engine::cgroup::{CgroupUsage, Leaf};
@@ -62,6 +67,14 @@ impl From<LauncherError> for BackendError {
     }
 }
 
+/// An input that is at its end.
+///
+/// # Errors
+/// The host has no `/dev/null`; `EMFILE`, `ENFILE`.
+pub(crate) fn no_input() -> nix::Result<OwnedFd> {
+    open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+}
+
 /// Who makes a sandbox out of a plan.
 pub trait Backend: Send + Sync + std::fmt::Debug {
     /// Its name in settings and reports.
@@ -83,6 +96,12 @@ pub trait Backend: Send + Sync + std::fmt::Debug {
     /// run whose output is kept and whose input is at its end. Otherwise one will be, perhaps, for
     /// the next; this run is to be started.
     fn begin_warm(&self, _plan: &Plan, _code: &[u8]) -> Option<Begun> {
+        None
+    }
+
+    /// An agent that was started ahead for such a plan, if there is one: it has said, or will, that it is
+    /// ready. Otherwise one will be, perhaps, for the next session; this one's is to be started.
+    fn take_agent(&self, _plan: &Plan) -> Option<(Started, AgentEnds)> {
         None
     }
 

@@ -3,8 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use super::agent::{AgentEnds, WaitingAgent};
 use super::pool::{Held, Pool, Standing};
-use super::warm::Warm;
+use super::warm::{self, Warm};
 use super::{Backend, BackendError, Begun, Handover, Started, StepError, limits};
 use crate::engine::cgroup::{Cgroups, Leaf, NoCgroup};
 use crate::engine::sources::Sources;
@@ -71,10 +72,12 @@ impl Hands {
     }
 
     fn make(&self, plan: &Plan, warm: bool) -> Result<Held, BackendError> {
-        let standing = self.make_standing(plan.clone(), warm)?;
-        match warm {
-            true => Warm::heat(standing, plan).map(Held::Warm),
-            false => Ok(Held::Standing(standing)),
+        let runs_code = warm::code_place(plan).is_some();
+        let standing = self.make_standing(plan.clone(), warm && runs_code)?;
+        match (warm, runs_code) {
+            (false, _) => Ok(Held::Standing(standing)),
+            (true, true) => Warm::heat(standing, plan).map(Held::Warm),
+            (true, false) => WaitingAgent::start(standing, plan).map(Held::Agent),
         }
     }
 
@@ -130,6 +133,18 @@ impl Backend for Native {
             }
             if let Some(begun) = warm.begin(plan, code) {
                 return Some(begun);
+            }
+        }
+        None
+    }
+
+    fn take_agent(&self, plan: &Plan) -> Option<(Started, AgentEnds)> {
+        while let Some(agent) = self.pool.as_ref().and_then(|pool| pool.take_agent(plan)) {
+            if self.hands.sources.have_changed(plan) {
+                break;
+            }
+            if let Some(waiting) = agent.if_alive() {
+                return Some(waiting);
             }
         }
         None

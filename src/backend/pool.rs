@@ -2,7 +2,7 @@
 //!
 //! Each was launched up to its last step and waits to be told what to run. Nobody's code has run in
 //! it, and it is used once: what a run finds is what a launch of its own would have made. Which kinds
-//! are wanted is learned from use, also whether with an interpreter that has started; they are made by
+//! are wanted is learned from use, also whether with a program that has started; they are made by
 //! a thread of their own while others run.
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::agent::WaitingAgent;
 use super::warm::Warm;
 use super::{BackendError, Handover, Started};
 use crate::engine::start::{CodePlace, give_order};
@@ -39,6 +40,8 @@ pub(super) enum Held {
     Standing(Standing),
     /// One whose interpreter waits for its code.
     Warm(Warm),
+    /// One whose agent waits for its session.
+    Agent(WaitingAgent),
 }
 
 impl Standing {
@@ -86,7 +89,7 @@ struct Ready {
     not_before: Instant,
 }
 
-/// Whether the interpreters of a kind are started ahead.
+/// Whether the programs of a kind (an interpreter, an agent) are started ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Heat {
     /// Nobody has asked for that.
@@ -123,24 +126,38 @@ impl Pool {
         });
         match taken {
             Some(Held::Standing(standing)) => Some(standing),
-            Some(Held::Warm(_)) | None => None,
+            Some(Held::Warm(_) | Held::Agent(_)) | None => None,
         }
     }
 
     /// One whose interpreter waits for code. If there is none, [`Pool::take`] is to be asked.
     pub(super) fn take_warm(&self, plan: &Plan) -> Option<Warm> {
-        let taken = self.with(plan, |ready, _| {
+        let warm =
+            |held: &Held| matches!(held, Held::Warm(warm) if warm.command == *plan.command());
+        match self.take_begun(plan, warm) {
+            Some(Held::Warm(warm)) => Some(warm),
+            Some(Held::Standing(_) | Held::Agent(_)) | None => None,
+        }
+    }
+
+    /// One whose agent waits for a session. If there is none, [`Pool::take`] is to be asked.
+    pub(super) fn take_agent(&self, plan: &Plan) -> Option<WaitingAgent> {
+        let agent =
+            |held: &Held| matches!(held, Held::Agent(agent) if agent.command == *plan.command());
+        match self.take_begun(plan, agent) {
+            Some(Held::Agent(agent)) => Some(agent),
+            Some(Held::Standing(_) | Held::Warm(_)) | None => None,
+        }
+    }
+
+    /// One whose program has started. Whether or not there is one, more will be.
+    fn take_begun(&self, plan: &Plan, is: impl Fn(&Held) -> bool) -> Option<Held> {
+        self.with(plan, |ready, _| {
             if ready.heat == Heat::No {
                 ready.heat = Heat::Yes;
             }
-            let warm =
-                |held: &mut Held| matches!(held, Held::Warm(warm) if warm.command == *plan.command());
-            ready.standing.pop_if(warm)
-        });
-        match taken {
-            Some(Held::Warm(warm)) => Some(warm),
-            Some(Held::Standing(_)) | None => None,
-        }
+            ready.standing.pop_if(|held| is(held))
+        })
     }
 
     /// Takes from what there is of the plan's kind, which becomes the one that was used last.

@@ -5,23 +5,23 @@
 //! file is one like any other, and nothing tells the interpreter when it was started. It is used once.
 
 use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl, open, openat, renameat};
+use nix::fcntl::{FcntlArg, OFlag, fcntl, openat, renameat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::stat::Mode;
 use nix::unistd::{pipe2, write};
 
 use super::pool::Standing;
-use super::{BackendError, Handover, Started, StepError};
+use super::{BackendError, Handover, Started, StepError, no_input};
 use crate::engine::start::{CodePlace, LATER, give_order};
 use crate::kernel;
 use crate::plan::{Command, MountKind, Plan};
 
-/// How long an interpreter may take until it opens its code, milliseconds.
+/// How long an interpreter that is started ahead may take until it waits, milliseconds.
 const PATIENCE_MS: u16 = 10_000;
 
 /// An interpreter that waits. Whatever becomes of it, it does not outlive this value.
@@ -53,15 +53,14 @@ impl Warm {
         let Standing { order, started, place } = standing;
         let failed = |errno| StepError::new("start an interpreter ahead", "", errno);
         let place = place.ok_or(failed(Errno::ENODATA))?;
-        let name = file_name(plan).ok_or(failed(Errno::ENODATA))?;
+        let name = code_place(plan).ok_or(failed(Errno::ENODATA))?;
         let pipe = || pipe2(OFlag::O_CLOEXEC).map_err(failed);
         let (report, report_end) = pipe()?;
         let ((stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?);
         let (go_end, go) = pipe()?;
         let (workspace, workspace_end) = kernel::message_pair().map_err(failed)?;
-        let stdin = open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
         let handover = Handover {
-            stdio: [stdin.map_err(failed)?, stdout_end, stderr_end],
+            stdio: [no_input().map_err(failed)?, stdout_end, stderr_end],
             report: report_end,
             code: None,
             go: Some(go_end),
@@ -78,7 +77,7 @@ impl Warm {
         let both = open(OFlag::O_RDWR)?;
         let opened = opened(&both).map_err(failed)?;
         give_order(order.as_fd(), &handover, plan.command()).map_err(failed)?;
-        wait_until_opened(&opened, &started.pidfd).map_err(failed)?;
+        wait_readable(opened.as_fd(), started.pidfd.as_fd()).map_err(failed)?;
         // Then nobody but the interpreter reads: where it ends, nothing can be written.
         let fifo = open(OFlag::O_WRONLY)?;
         drop(both);
@@ -91,7 +90,7 @@ impl Warm {
     pub(super) fn begin(self, plan: &Plan, code: &[u8]) -> Option<Begun> {
         let Self { begun, place, fifo, go, .. } = self;
         let pidfd = begun.started.pidfd.as_fd();
-        let given = give(code, file_name(plan)?, place, &fifo, &go);
+        let given = give(code, code_place(plan)?, place, &fifo, &go);
         if given.is_err() {
             // Before the FIFO is closed: it would run what it has.
             let _ = kernel::pidfd_signal(pidfd, libc::SIGKILL);
@@ -124,8 +123,8 @@ fn give(
     }
 }
 
-/// What of the code's file is its name.
-fn file_name(plan: &Plan) -> Option<&Path> {
+/// The name of the file that holds the code, if the plan has a place for that.
+pub(super) fn code_place(plan: &Plan) -> Option<&Path> {
     let code = plan.mounts().iter().find(|mount| mount.kind == MountKind::Code)?;
     code.at.file_name().map(Path::new)
 }
@@ -138,9 +137,10 @@ fn opened(file: &OwnedFd) -> nix::Result<Inotify> {
     Ok(inotify)
 }
 
-fn wait_until_opened(opened: &Inotify, pidfd: &OwnedFd) -> nix::Result<()> {
+/// Waits until something can be read from `news`, or the sandbox has ended.
+pub(super) fn wait_readable(news: BorrowedFd<'_>, pidfd: BorrowedFd<'_>) -> nix::Result<()> {
     let waits = |fd| PollFd::new(fd, PollFlags::POLLIN);
-    let mut polled = [waits(pidfd.as_fd()), waits(opened.as_fd())];
+    let mut polled = [waits(pidfd), waits(news)];
     match poll(&mut polled, PollTimeout::from(PATIENCE_MS))? {
         0 => Err(Errno::ETIMEDOUT),
         _ if polled[0].any().unwrap_or(false) => Err(Errno::ESRCH),

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use super::SessionError;
 use super::protocol::{Line, Lines, Status, Tag};
-use crate::backend::{Backend, CgroupUsage, Ended, Handover, Leaf, Reader, Report};
+use crate::backend::{AgentEnds, Backend, CgroupUsage, Ended, Leaf, Reader, Report};
 use crate::gallery::Gallery;
 use crate::outcome::{Ending, Enforced, Files, Order, Stream, Usage, WallReport};
 use crate::plan::{Limits, Plan};
@@ -63,7 +63,7 @@ pub(super) struct Called {
 }
 
 impl Live {
-    /// Starts a sandbox with an agent in it and waits until it is ready.
+    /// Takes an agent that has started, or starts one, and waits until it is ready.
     pub(super) fn start(
         backend: &dyn Backend,
         plan: Plan,
@@ -71,33 +71,25 @@ impl Live {
         images: bool,
     ) -> Result<Self, SessionError> {
         let limits = *plan.limits();
-        let gallery = images.then(Gallery::new).transpose().map_err(call("make a socket"))?;
-        let (gallery, workspace) = gallery.unzip();
-        let (report, report_end) = supervisor::pipe()?;
-        let (stdout, stdout_end) = supervisor::pipe()?;
-        let (stderr, stderr_end) = supervisor::pipe()?;
-        let (requests_end, requests) = supervisor::pipe()?;
-        let (replies, replies_end) = supervisor::pipe()?;
-        let handover = Handover {
-            stdio: [supervisor::null()?, stdout_end, stderr_end],
-            report: report_end,
-            code: None,
-            go: None,
-            terminal: None,
-            control: Some([requests_end, replies_end]),
-            workspace,
+        let (started, ends) = match backend.take_agent(&plan) {
+            Some(waiting) => waiting,
+            None => {
+                let (ends, handover) = AgentEnds::new().map_err(call("make the agent's pipes"))?;
+                (backend.start(plan, handover)?, ends)
+            }
         };
-        for fd in [&stdout, &stderr, &requests, &replies] {
+        let AgentEnds { report, outputs, requests, replies, workspace } = ends;
+        for fd in outputs.iter().chain([&requests, &replies]) {
             fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(call("set O_NONBLOCK"))?;
         }
         let report = Reader::new(report).map_err(call("set O_NONBLOCK"))?;
-        let started = backend.start(plan, handover)?;
+        let gallery = images.then(|| Gallery::of(workspace));
         let mut live = Self {
             pidfd: started.pidfd,
             relay: started.relay,
             leaf: started.leaf,
             report,
-            outputs: [stdout, stderr],
+            outputs,
             requests,
             replies,
             lines: Lines::default(),

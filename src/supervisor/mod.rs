@@ -497,25 +497,6 @@ pub(crate) fn signal(pidfd: &OwnedFd, signal: libc::c_int) -> Result<(), Supervi
     }
 }
 
-/// A pipe, close-on-exec.
-///
-/// # Errors
-/// `EMFILE`, `ENFILE`.
-pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd), SupervisorError> {
-    nix::unistd::pipe2(OFlag::O_CLOEXEC)
-        .map_err(|errno| SupervisorError::Call("make a pipe", errno))
-}
-
-/// An input that is at its end.
-///
-/// # Errors
-/// The host has no `/dev/null`.
-pub(crate) fn null() -> Result<OwnedFd, SupervisorError> {
-    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-    nix::fcntl::open("/dev/null", flags, nix::sys::stat::Mode::empty())
-        .map_err(|errno| SupervisorError::Call("open /dev/null", errno))
-}
-
 /// What is left until `deadline`, rounded up: rounded down, poll would spin through the last
 /// millisecond.
 pub(crate) fn until(deadline: impl Into<Option<Instant>>) -> PollTimeout {

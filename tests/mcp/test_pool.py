@@ -6,10 +6,12 @@ needs nothing but the standard library.
 """
 
 import contextlib
+import difflib
 import os
 import re
 import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -87,6 +89,12 @@ def has_opened_its_code(payload):
     return any(file.startswith("/code/main.") for file in files) and waits(payload)
 
 
+def agents(server):
+    """The agents of a server that wait, for a session or for its next call."""
+    begun = [child for init in inits(server) for child in children(init) if not host.waits_for_order(child, init)]
+    return [payload for payload in begun if os.path.exists(f"/proc/{payload}/root/agent") and waits(payload)]
+
+
 def eventually(what, holds):
     end = time.monotonic() + PATIENCE
     while not holds():
@@ -107,7 +115,7 @@ def test_no_shared_namespace_address_layout_and_hash_seeds_differ():
         # All at once, as sessions: the kernel gives the number of a namespace that is gone to the next.
         for id in range(1, 7):
             if id > 1:
-                eventually("one stands", lambda: standing(server))
+                eventually("one waits besides those in use", lambda: len(agents(server)) >= id)
             text = server.run(id, IDENTITY, env="python", session=f"number-{id}")
             for line in text.splitlines()[:-1]:
                 what, value = line.split(" ", 1)
@@ -239,6 +247,58 @@ def test_warm_python_does_what_a_cold_one_does():
     assert "raise ValueError('here')" in texts[3] and texts[5] == "[exit 7]", texts
 
 
+# What a program does at its end that is not its last line.
+ITS_END = """
+import atexit, logging, sys, tempfile, threading, weakref
+class Loud:
+    def __init__(self, name): self.name = name
+    def __del__(self): print('gone:', self.name, sys.is_finalizing())
+    def method(self): pass
+atexit.register(print, 'at the end')
+Loud.own = Loud('of its class')
+by_name = Loud('a global')
+cycle = Loud('of a cycle'); cycle.itself = cycle
+bound = Loud('bound'); bound.method = bound.method
+held = Loud('in a module'); sys.modules['json_of_mine'] = held
+default = (lambda it=Loud('a default'): it)
+weakref.finalize(cycle, print, 'finalized')
+threading.Thread(target=lambda: (threading.Event().wait(0.05), print('a thread'))).start()
+handler = logging.Handler(); handler.kept = Loud('in a handler')
+unclosed = open(tempfile.gettempdir() + '/unclosed', 'w'); unclosed.write('flushed')
+print('last line')
+"""
+
+
+# From where it goes last of all.
+KEPT_ELSEWHERE = """
+import logging, json, io
+class Loud:
+    def __init__(self, name): self.name = name
+    def __del__(self, say=io.open(1, 'w', closefd=False)): say.write('gone: ' + self.name + '\\n'); say.flush()
+logging.kept = Loud('in a module')
+json.JSONEncoder.kept = Loud('in a class')
+cycle = Loud('of a cycle'); cycle.itself = cycle; logging.Handler.kept = cycle
+"""
+
+
+def plain(place, code):
+    """What the interpreter itself makes of `code`."""
+    with tempfile.TemporaryDirectory() as own:
+        variables = {"PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": own}
+        return subprocess.run([place, "-c", code], stdout=subprocess.PIPE, text=True, env=variables, timeout=60).stdout
+
+
+def test_the_end_of_python_is_its_own():
+    with serving(NIX_SANDBOX_POOL="1") as server:
+        needs(server, "python")
+        place = server.run(1, "import sys; print(sys.executable)", env="python").split("\n")[0]
+        if not os.access(place, os.X_OK):
+            raise Lacks("python")  # not this machine's
+        for id, code in enumerate([ITS_END, KEPT_ELSEWHERE]):
+            text = run_warm(server, id, code, "python")
+            assert text.split("[exit 0")[0] == plain(place, code) != "", text
+
+
 def test_warm_node_does_what_a_cold_one_does():
     texts = alike(
         "node",
@@ -313,6 +373,81 @@ def test_nothing_that_waits_for_code_outlives_its_server():
             server.process.send_signal(end)
             for handle in handles:
                 harness.wait_readable(handle)
+
+
+# What a session's first call can ask for about itself: in Python, in Node, in Bash.
+ITS_AGENT = {
+    "python": """
+import os, resource, signal, sys
+print(__name__, sys.argv, sys.path, sys.flags, sorted(os.listdir('/proc/self/fd')), os.getpid(), os.getppid(), os.getcwd())
+print(sorted(os.environ.items()), sorted(sys.modules), sorted(globals()), signal.pthread_sigmask(signal.SIG_BLOCK, []))
+print([resource.getrlimit(kind) for kind in range(16)], open('/proc/self/cmdline').read(), open('/proc/self/status').read().count('NoNewPrivs:\\t1'))
+print(os.getsid(0), os.getpgid(0), sorted(os.listdir('/workspace')), sorted(os.listdir('/tmp')), _ if '_' in globals() else None)
+""",
+    "node": """
+const fs = require('fs')
+console.log(process.argv, process.execArgv, process.pid, process.ppid, process.cwd(), Object.entries(process.env).sort())
+console.log(Object.keys(globalThis), fs.readdirSync('/workspace'), fs.readFileSync('/proc/self/limits', 'utf8'))
+""",
+    "shell": """
+echo $- $$ $PPID $PWD "$*"; set | grep -v '^\\(EPOCH\\|RANDOM\\|SRANDOM\\|SECONDS\\|BASHPID\\|_=\\|_nsm_nonce\\)=' | sort
+ulimit -a; ls -A /workspace /tmp /proc/self/fd; trap; jobs
+""",
+}
+
+
+def test_a_session_finds_an_agent_that_was_started_ahead_as_it_finds_its_own():
+    told = lambda text: re.sub(r"\[exit 0.*", "[exit 0]", text)
+    for env, code in ITS_AGENT.items():
+        with serving(NIX_SANDBOX_POOL="0") as server:
+            needs(server, env)
+            cold = told(server.run(1, code, env=env, session="cold"))
+        with serving(NIX_SANDBOX_POOL="1") as server:
+            server.run(1, "", env=env, session="first")
+            eventually("one waits besides that in use", lambda: len(agents(server)) == 2)
+            warm = told(server.run(2, code, env=env, session="cold"))
+        differs = [line for line in difflib.ndiff(cold.split("\n"), warm.split("\n")) if line[0] != " "]
+        assert not differs and "[exit 0" in cold, (env, differs or cold)
+
+
+def new_session(server, id):
+    """In which nobody's code has run, not even that of another session."""
+    server.run(id, "assert 'x' not in globals()\nx = 42", env="python", session=f"number-{id}")
+    text = server.run(id + 1000, "x", env="python", session=f"number-{id}")
+    assert text.startswith("42\n[exit 0"), text
+
+
+def unused(server):
+    return [agent for agent in agents(server) if host.waits_for_session(agent)]
+
+
+def test_an_agent_serves_one_session_and_another_is_started():
+    with serving(NIX_SANDBOX_POOL="2") as server:
+        needs(server, "python")
+        new_session(server, 1)
+        served = 0
+        for id in range(2, 16):
+            eventually("one waits", lambda: unused(server))
+            stood = unused(server)
+            new_session(server, id)
+            # It may have come to wait in the very moment in which the server did not count on it.
+            served += not set(stood) <= set(unused(server))
+            if served == 3:
+                return
+        raise AssertionError("what waited was never used")
+
+
+def test_an_agent_that_was_killed_before_its_session_is_replaced_unseen():
+    with serving(NIX_SANDBOX_POOL="2") as server:
+        needs(server, "python")
+        new_session(server, 1)
+        for id in range(2, 6):
+            eventually("one waits", lambda: unused(server))
+            for agent in unused(server):
+                handle = os.pidfd_open(agent)
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                harness.wait_readable(handle)
+            new_session(server, id)
 
 
 def begun(init):

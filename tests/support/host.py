@@ -1,8 +1,11 @@
 """What a sandbox must leave as it was: the host, and what a server holds. For soak, faults and fuzz/payloads."""
 
+import fcntl
 import hashlib
 import os
 import stat
+import struct
+import termios
 import time
 
 # Knobs of the whole machine that a payload would like to turn.
@@ -107,9 +110,10 @@ def below(pid):
 
 def standing(server):
     """The sandboxes that stand ready below a server: their pid 1s, whose arguments are wiped, and whose payload waits to
-    be told what to run or, an interpreter, for its code."""
+    be told what to run or, an interpreter, for its code or, an agent, for its session."""
     ones = [pid for launcher in children(server) for pid in children(launcher)]
-    ready = lambda pid: all(waits_for_order(child, pid) or waits_for_code(child) for child in children(pid))
+    waits = lambda child, pid: waits_for_order(child, pid) or waits_for_code(child) or waits_for_session(child)
+    ready = lambda pid: all(waits(child, pid) for child in children(pid))
     return [pid for pid in ones if not read(f"/proc/{pid}/cmdline").strip("\0") and ready(pid)]
 
 
@@ -122,6 +126,31 @@ def waits_for_code(interpreter):
     """Whether the code of a sandbox's interpreter has not come: a FIFO has its name."""
     files = [f"/proc/{interpreter}/root/code/main.{kind}" for kind in ["py", "js"]]
     return any(os.path.exists(file) and stat.S_ISFIFO(os.stat(file).st_mode) for file in files)
+
+
+def waits_for_session(agent):
+    """Whether nobody has taken notice of an agent yet: that it is ready is in a pipe still."""
+    if not os.path.exists(f"/proc/{agent}/root/agent"):
+        return False
+    try:
+        pipes = [name for name in os.listdir(f"/proc/{agent}/fd") if int(name) > 2]
+    except OSError:
+        return False  # it has gone
+    return any(unread(f"/proc/{agent}/fd/{name}") == len("ready 1\n") for name in pipes)
+
+
+def unread(pipe):
+    """How many bytes are in a pipe; `None` where it is none, or is gone."""
+    try:
+        file = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISFIFO(os.fstat(file).st_mode):
+            return None
+        return struct.unpack("i", fcntl.ioctl(file, termios.FIONREAD, bytes(4)))[0]
+    finally:
+        os.close(file)
 
 
 def ahead(server):

@@ -20,6 +20,7 @@ use nix::unistd::{Pid, pipe2};
 use super::arguments::{Data, Mask, Numbers, arguments};
 use super::is_there;
 use super::jailer::{HELD_BACK, Task};
+use crate::backend::no_input;
 use crate::engine::StepError;
 use crate::engine::masks;
 use crate::engine::sources::Sources;
@@ -165,7 +166,7 @@ fn open_data(task: &Task, data: Data<'_>) -> nix::Result<OwnedFd> {
             Ok(code.into())
         }
         (Data::Code, None) => Err(Errno::ENODATA),
-        (Data::Nothing, _) => open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()),
+        (Data::Nothing, _) => no_input(),
     }
 }
 
