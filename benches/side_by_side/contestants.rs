@@ -22,6 +22,7 @@ use nix_sandbox::runner::Cancel;
 use nix_sandbox::supervisor::{Channels, Watch};
 
 use crate::floor::{self, Net};
+use crate::others;
 use crate::workplace::{Workplace, host_file};
 
 /// One who is measured: each call is one sandbox, from nothing to its end.
@@ -68,7 +69,7 @@ pub(crate) fn servers() -> Servers {
     Servers { cold: native(cold), template: native(template), blank: native(blank).with_pool(POOL) }
 }
 
-fn outside() -> Ids {
+pub(crate) fn outside() -> Ids {
     match geteuid().as_raw() {
         0 => Identity::FALLBACK_OUTSIDE,
         uid => Ids { uid, gid: getegid().as_raw() },
@@ -92,6 +93,9 @@ pub(crate) fn with_closure<'a>(
         all.push(contestant("floor", floor::run(workplace, Net::Shared)));
         all.push(contestant("plain spawn", plain(workplace)));
         all.push(contestant("command line", command_line(workplace)));
+        let start = || spawn(Command::new(binary()).arg("--version"));
+        all.push(contestant("command line, nothing but its start", start));
+        all.extend(others::installed(workplace, paths));
     }
     all
 }
@@ -146,7 +150,7 @@ pub(crate) fn spawn(command: &mut Command) {
     );
 }
 
-fn at(number: usize) -> PathBuf {
+pub(crate) fn at(number: usize) -> PathBuf {
     PathBuf::from(format!("/nix/store/{}", Workplace::store_name(number)))
 }
 

@@ -10,6 +10,7 @@ mod contestants;
 mod floor;
 mod mcp;
 mod memory;
+mod others;
 mod report;
 mod steps;
 mod throughput;
