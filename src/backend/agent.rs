@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::pipe2;
+use nix::unistd::{pipe2, write};
 
 use super::pool::Standing;
 use super::warm::wait_readable;
@@ -62,6 +62,8 @@ pub(super) struct WaitingAgent {
     pub(super) command: Command,
     started: Started,
     ends: AgentEnds,
+    /// Tells pid 1 that the session begins. Until then it need not look at the agent's memory.
+    go: OwnedFd,
 }
 
 impl WaitingAgent {
@@ -71,19 +73,22 @@ impl WaitingAgent {
         let Standing { order, started, .. } = standing;
         let failed = |errno| StepError::new("start an agent ahead", "", errno);
         let (ends, handover) = AgentEnds::new().map_err(failed)?;
+        let (go_end, go) = pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
+        let handover = Handover { go: Some(go_end), ..handover };
         give_order(order.as_fd(), &handover, plan.command()).map_err(failed)?;
         drop(handover);
         wait_readable(ends.replies.as_fd(), started.pidfd.as_fd()).map_err(failed)?;
-        Ok(Self { command: plan.command().clone(), started, ends })
+        Ok(Self { command: plan.command().clone(), started, ends, go })
     }
 
     /// For its session; `None` if it has ended meanwhile.
     pub(super) fn if_alive(self) -> Option<(Started, AgentEnds)> {
-        let Self { started, ends, .. } = self;
+        let Self { started, ends, go, .. } = self;
         let mut polled = [PollFd::new(ends.replies.as_fd(), PollFlags::POLLIN)];
         let asked = poll(&mut polled, PollTimeout::ZERO);
         // Sooner than its sandbox: nobody else writes there.
         let hung_up = polled[0].revents().is_none_or(|events| events.contains(PollFlags::POLLHUP));
-        (asked.is_ok() && !hung_up).then_some((started, ends))
+        let alive = asked.is_ok() && !hung_up && write(&go, &[1]).is_ok();
+        alive.then_some((started, ends))
     }
 }

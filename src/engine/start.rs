@@ -50,8 +50,8 @@ pub struct Start {
     pub report: OwnedFd,
     /// The code, if the plan has a place for it and it is there.
     pub code: Option<OwnedFd>,
-    /// What says that the code has come, if the payload starts before: the read end of a pipe. The
-    /// payload's time runs from then on; if nothing ever says so, the sandbox ends.
+    /// What says that the code or the session has come, if the payload starts before: the read end of a
+    /// pipe. The payload's time runs from then on; if nothing ever says so, the sandbox ends.
     pub go: Option<OwnedFd>,
     /// Where to send the master of the payload's own terminal, if it shall have one: one end of a
     /// [`kernel::message_pair`]. Pid 1 waits there until it is answered. `stdio` is not used then.

@@ -347,8 +347,13 @@ def test_the_memory_of_warm_code_is_limited():
         os.chmod(place, 0o755)
         with serving(NIX_SANDBOX_POOL="2", NIX_SANDBOX_CONFIG=file.name) as server:
             needs(server, "python")
+            too_much = "x = b'x' * 400_000_000\nimport time\ntime.sleep(60)"
             eventually("one is warm", lambda: warm(server))
-            text = server.run(1, "x = b'x' * 400_000_000\nimport time\ntime.sleep(60)", env="python")
+            text = server.run(1, too_much, env="python")
+            assert "out of memory" in text, text
+            new_session(server, 2)
+            eventually("one waits for a session", lambda: unused(server))
+            text = server.run(3, too_much, env="python", session="s")
             assert "out of memory" in text, text
 
 
@@ -448,6 +453,25 @@ def test_an_agent_that_was_killed_before_its_session_is_replaced_unseen():
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
                 harness.wait_readable(handle)
             new_session(server, id)
+
+
+def test_a_sandbox_that_waits_does_nothing():
+    with serving(NIX_SANDBOX_POOL="2") as server:
+        needs(server, "python")
+        new_session(server, 1)
+        eventually("one waits for code", lambda: warm(server))
+        eventually("one waits for a session", lambda: unused(server))
+        payloads = {*warm(server), *unused(server)}
+        idle = [init for init in inits(server) if payloads & set(children(init))]
+        before = [woken(init) for init in idle]
+        time.sleep(0.5)
+        assert idle and [woken(init) for init in idle] == before
+
+
+def woken(pid):
+    """How often a process has been woken up."""
+    status = host.read(f"/proc/{pid}/status")
+    return re.search(r"^voluntary_ctxt_switches:\t(\d+)", status, re.MULTILINE)[1]
 
 
 def begun(init):
