@@ -11,7 +11,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::audit::{self, Audit};
 use crate::backend::{
-    self, Backend, BackendError, Begun, Handover, Started, StepError, file_in_memory,
+    Backend, BackendError, Begun, Ends, Handover, Started, StepError, file_in_memory, pipe_of,
 };
 use crate::doctor::{self, Host};
 use crate::environment::catalog::{Catalog, CatalogError};
@@ -248,7 +248,7 @@ impl Runner {
 
     /// What Nix built, if that is what the environment is.
     fn artifact(&self, environment: &str) -> Option<PathBuf> {
-        match &self.catalog.get(environment).ok()?.origin {
+        match &self.catalog.look(environment)?.origin {
             Origin::Artifact { path } => Some(path.clone()),
             Origin::Host => None,
         }
@@ -304,7 +304,7 @@ impl Runner {
             && self.catalog.get(&request.environment)?.interpreter.can_wait_for(code)
             && let Some(begun) = self.backend.begin_warm(&plan, code)
         {
-            let Begun { started, report, outputs, workspace } = begun;
+            let Begun { started, ends: Ends { report, outputs, workspace } } = begun;
             let channels = streams.kept(outputs);
             let gallery = self.images.then(|| Gallery::of(workspace));
             return Ok(Running { started, report, channels, gallery });
@@ -313,20 +313,12 @@ impl Runner {
             Work::Code(code) => Some(code_file(code)?),
             Work::Command(_) => None,
         };
-        let (report, write_end) = pipe()?;
-        let Ends { stdio, terminal, channels } = streams.connect()?;
-        let gallery = self.images.then(Gallery::new).transpose();
-        let (gallery, workspace) =
-            gallery.map_err(|errno| RunError::host("make a socket", errno))?.unzip();
-        let handover = Handover {
-            stdio,
-            report: write_end,
-            code,
-            go: None,
-            terminal,
-            control: None,
-            workspace,
-        };
+        let (ends, handover) =
+            Ends::new(self.outside).map_err(|errno| RunError::host("make a pipe", errno))?;
+        let Ends { report, outputs, workspace } = ends;
+        let gallery = self.images.then(|| Gallery::of(workspace));
+        let Connected { stdin, terminal, channels } = streams.connect(outputs, self.outside)?;
+        let handover = Handover { stdin, code, terminal, ..handover };
         let started = self.backend.start(plan, handover)?;
         Ok(Running { started, report, channels, gallery })
     }
@@ -346,9 +338,7 @@ impl Runner {
     /// What an environment was made of, where Nix made it.
     #[must_use]
     pub fn receipt(&self, environment: &str) -> Option<Receipt> {
-        let mut entries = self.catalog.entries();
-        let entry = entries.find(|entry| entry.name == environment)?;
-        entry.environment.ok()?.receipt.clone()
+        self.catalog.look(environment)?.receipt.clone()
     }
 
     /// What the operator decided.
@@ -398,9 +388,9 @@ struct Running {
     gallery: Option<Gallery>,
 }
 
-/// The sandbox's ends and ours.
-struct Ends {
-    stdio: [OwnedFd; 3],
+/// Streams with the payload at their other side.
+struct Connected {
+    stdin: Option<OwnedFd>,
     terminal: Option<OwnedFd>,
     channels: Channels,
 }
@@ -430,53 +420,44 @@ impl Streams {
         }
     }
 
-    fn connect(self) -> Result<Ends, RunError> {
-        if let Self::Terminal { input, output, filtered } = self {
-            let (socket, theirs) = crate::supervisor::terminal_pair()?;
-            let input = of_our_own(input, OFlag::O_RDONLY);
-            let output = of_our_own(output, OFlag::O_WRONLY);
-            let channels = Channels::Terminal { input, output, socket, filtered };
-            let stdio = [null()?, null()?, null()?];
-            return Ok(Ends { stdio, terminal: Some(theirs), channels });
-        }
-        let (out_read, out_write) = pipe()?;
-        let (err_read, err_write) = pipe()?;
-        let (stdin, channels) = match self {
-            Self::Capture | Self::Watched(_) | Self::Terminal { .. } => {
-                (null()?, self.kept([out_read, err_read]))
-            }
+    /// `outputs` are what the payload writes; it is `owner` for this host.
+    fn connect(self, outputs: [OwnedFd; 2], owner: Ids) -> Result<Connected, RunError> {
+        let input = |stdin| {
+            let (read, write) =
+                pipe_of(owner).map_err(|errno| RunError::host("make a pipe", errno))?;
+            Ok::<_, RunError>((read, (of_our_own(stdin, OFlag::O_RDONLY), write)))
+        };
+        let (stdin, terminal, channels) = match self {
+            Self::Capture | Self::Watched(_) => (None, None, self.kept(outputs)),
             Self::Feed { stdin } => {
-                let (read, write) = pipe()?;
-                let input = Some((of_our_own(stdin, OFlag::O_RDONLY), write));
-                (read, Channels::Kept { input, outputs: [out_read, err_read] })
+                let (read, input) = input(stdin)?;
+                (Some(read), None, Channels::Kept { input: Some(input), outputs })
             }
             Self::PassedOn { stdout, stderr } => {
-                let [stdout, stderr] = outward([stdout, stderr]);
-                let outputs = [(out_read, stdout), (err_read, stderr)];
-                (null()?, Channels::PassedOn { outputs })
+                let outputs = outward(outputs, [stdout, stderr]);
+                (None, None, Channels::PassedOn { outputs })
             }
             Self::Through { stdin, stdout, stderr, filtered } => {
-                let (read, write) = pipe()?;
-                let input = (of_our_own(stdin, OFlag::O_RDONLY), write);
-                let [stdout, stderr] = outward([stdout, stderr]);
-                let outputs = [(out_read, stdout), (err_read, stderr)];
-                (read, Channels::Through { input, outputs, filtered })
+                let (read, input) = input(stdin)?;
+                let outputs = outward(outputs, [stdout, stderr]);
+                (Some(read), None, Channels::Through { input, outputs, filtered })
+            }
+            Self::Terminal { input, output, filtered } => {
+                let (socket, theirs) = crate::supervisor::terminal_pair()?;
+                let input = of_our_own(input, OFlag::O_RDONLY);
+                let output = of_our_own(output, OFlag::O_WRONLY);
+                (None, Some(theirs), Channels::Terminal { input, output, socket, filtered })
             }
         };
-        Ok(Ends { stdio: [stdin, out_write, err_write], terminal: None, channels })
+        Ok(Connected { stdin, terminal, channels })
     }
 }
 
-fn outward(ends: [OwnedFd; 2]) -> [OwnedFd; 2] {
-    ends.map(|end| of_our_own(end, OFlag::O_WRONLY))
-}
-
-fn null() -> Result<OwnedFd, RunError> {
-    backend::no_input().map_err(|errno| RunError::host("open /dev/null", errno))
-}
-
-fn pipe() -> Result<(OwnedFd, OwnedFd), RunError> {
-    nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(|errno| RunError::host("make a pipe", errno))
+/// What comes from the payload, with where it goes.
+fn outward(from: [OwnedFd; 2], to: [OwnedFd; 2]) -> [(OwnedFd, OwnedFd); 2] {
+    let [stdout, stderr] = to.map(|end| of_our_own(end, OFlag::O_WRONLY));
+    let [from_stdout, from_stderr] = from;
+    [(from_stdout, stdout), (from_stderr, stderr)]
 }
 
 /// The code as a file without a name: byte-exact, of any length, and in nobody's process list.

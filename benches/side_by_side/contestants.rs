@@ -214,9 +214,9 @@ fn server<'a>(name: &str, native: &'a Native, plan: Plan) -> Contestant<'a> {
 /// One sandbox of a server, from the plan to the outcome; its pid 1, which may still have to end.
 pub(crate) fn launch(native: &Native, plan: &Plan) -> OwnedFd {
     let (report, out, err) = (pipe(), pipe(), pipe());
-    let stdio = [pipe().0, out.1, err.1];
     let handover = Handover {
-        stdio,
+        stdin: None,
+        outputs: [out.1, err.1],
         report: report.1,
         code: None,
         go: None,

@@ -62,7 +62,8 @@ fn asleep(workplace: &Workplace, servers: &Servers) -> (Started, OwnedFd) {
     let plan = plan_of(workplace, 10, &["/project/true", "stay"]);
     let (report, out, err) = (pipe(), pipe(), pipe());
     let handover = Handover {
-        stdio: [pipe().0, out.1, err.1],
+        stdin: None,
+        outputs: [out.1, err.1],
         report: report.1,
         code: None,
         go: None,

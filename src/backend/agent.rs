@@ -11,48 +11,32 @@ use nix::unistd::{pipe2, write};
 
 use super::pool::Standing;
 use super::warm::wait_readable;
-use super::{BackendError, Handover, Started, StepError, no_input};
+use super::{BackendError, Ends, Handover, Started, StepError};
 use crate::engine::start::give_order;
-use crate::kernel;
-use crate::plan::{Command, Plan};
+use crate::plan::{Command, Ids, Plan};
 
-/// The server's ends of what an agent gets.
+/// Our ends of what an agent is given.
 #[derive(Debug)]
 pub struct AgentEnds {
-    /// The read end of its report pipe.
-    pub report: OwnedFd,
-    /// The read ends of its standard output and its standard error. Its standard input is at its end.
-    pub outputs: [OwnedFd; 2],
+    /// Those of any payload.
+    pub ends: Ends,
     /// Where requests are written.
     pub requests: OwnedFd,
     /// Where answers are read.
     pub replies: OwnedFd,
-    /// Over this socket pid 1 sends a descriptor of its `/workspace`.
-    pub workspace: OwnedFd,
 }
 
 impl AgentEnds {
-    /// Ours, and the agent's.
+    /// Ours, and those of an agent that is `owner` for this host.
     ///
     /// # Errors
-    /// `EMFILE`, `ENFILE`; `ENOENT` on a host without `/dev/null`.
-    pub fn new() -> nix::Result<(Self, Handover)> {
-        let pipe = || pipe2(OFlag::O_CLOEXEC);
-        let (report, report_end) = pipe()?;
-        let ((stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?);
-        let ((requests_end, requests), (replies, replies_end)) = (pipe()?, pipe()?);
-        let (workspace, workspace_end) = kernel::message_pair()?;
-        let handover = Handover {
-            stdio: [no_input()?, stdout_end, stderr_end],
-            report: report_end,
-            code: None,
-            go: None,
-            terminal: None,
-            control: Some([requests_end, replies_end]),
-            workspace: Some(workspace_end),
-        };
-        let outputs = [stdout, stderr];
-        Ok((Self { report, outputs, requests, replies, workspace }, handover))
+    /// `EMFILE`, `ENFILE`.
+    pub fn new(owner: Ids) -> nix::Result<(Self, Handover)> {
+        let (ends, handover) = Ends::new(owner)?;
+        let (requests_end, requests) = pipe2(OFlag::O_CLOEXEC)?;
+        let (replies, replies_end) = pipe2(OFlag::O_CLOEXEC)?;
+        let handover = Handover { control: Some([requests_end, replies_end]), ..handover };
+        Ok((Self { ends, requests, replies }, handover))
     }
 }
 
@@ -72,7 +56,7 @@ impl WaitingAgent {
     pub(super) fn start(standing: Standing, plan: &Plan) -> Result<Self, BackendError> {
         let Standing { order, started, .. } = standing;
         let failed = |errno| StepError::new("start an agent ahead", "", errno);
-        let (ends, handover) = AgentEnds::new().map_err(failed)?;
+        let (ends, handover) = AgentEnds::new(plan.identity().outside).map_err(failed)?;
         let (go_end, go) = pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
         let handover = Handover { go: Some(go_end), ..handover };
         give_order(order.as_fd(), &handover, plan.command()).map_err(failed)?;

@@ -1,6 +1,7 @@
 //! Backends: who makes a sandbox out of a plan.
 
 mod agent;
+mod ends;
 pub mod jail;
 mod limits;
 pub mod native;
@@ -9,10 +10,8 @@ mod warm;
 
 use std::os::fd::OwnedFd;
 
-use nix::fcntl::{OFlag, open};
-use nix::sys::stat::Mode;
-
 pub use self::agent::AgentEnds;
+pub use self::ends::{Ends, pipe_of};
 pub use self::warm::Begun;
 use crate::engine::LauncherError;
 pub use crate::engine::cgroup::{CgroupUsage, Leaf};
@@ -65,14 +64,6 @@ impl From<LauncherError> for BackendError {
             LauncherError::Gone(how) => Self::Launcher(how),
         }
     }
-}
-
-/// An input that is at its end.
-///
-/// # Errors
-/// The host has no `/dev/null`; `EMFILE`, `ENFILE`.
-pub(crate) fn no_input() -> nix::Result<OwnedFd> {
-    open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
 /// Who makes a sandbox out of a plan.

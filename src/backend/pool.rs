@@ -23,6 +23,8 @@ const IDLE: Duration = Duration::from_secs(300);
 const QUIET: Duration = Duration::from_millis(20);
 /// How long a kind that could not be made is left alone.
 const AGAIN: Duration = Duration::from_secs(2);
+/// How long none of a kind's programs is started ahead after one could not be.
+const REFUSED: Duration = Duration::from_secs(60);
 
 /// A sandbox that waits for its order. Whatever becomes of it, it does not outlive this value.
 #[derive(Debug)]
@@ -84,6 +86,8 @@ struct Ready {
     plan: Plan,
     standing: Vec<Held>,
     wanted: usize,
+    /// Never more than so many.
+    most: usize,
     heat: Heat,
     used: Instant,
     not_before: Instant,
@@ -95,8 +99,8 @@ enum Heat {
     /// Nobody has asked for that.
     No,
     Yes,
-    /// It was tried, and one could not be.
-    Refused,
+    /// It was tried then, and one could not be.
+    Refused(Instant),
 }
 
 impl Pool {
@@ -115,12 +119,12 @@ impl Pool {
 
     /// One that stands for `plan`. Whether or not there is one, more will be made.
     pub(super) fn take(&self, plan: &Plan) -> Option<Standing> {
-        let taken = self.with(plan, |ready, most| {
+        let taken = self.with(plan, |ready| {
             let standing = |held: &mut Held| matches!(held, Held::Standing(_));
             let taken = ready.standing.pop_if(standing);
             if ready.standing.is_empty() && taken.is_none() {
                 // More at once than were foreseen.
-                ready.wanted = (ready.wanted * 2).clamp(1, most);
+                ready.wanted = (ready.wanted * 2).clamp(1, ready.most);
             }
             taken
         });
@@ -134,43 +138,41 @@ impl Pool {
     pub(super) fn take_warm(&self, plan: &Plan) -> Option<Warm> {
         let warm =
             |held: &Held| matches!(held, Held::Warm(warm) if warm.command == *plan.command());
-        match self.take_begun(plan, warm) {
+        match self.take_begun(plan, self.shared.most, warm) {
             Some(Held::Warm(warm)) => Some(warm),
             Some(Held::Standing(_) | Held::Agent(_)) | None => None,
         }
     }
 
-    /// One whose agent waits for a session. If there is none, [`Pool::take`] is to be asked.
+    /// One whose agent waits for a session. One is enough: sessions begin seldom, and last. If there is none, [`Pool::take`] is to be asked.
     pub(super) fn take_agent(&self, plan: &Plan) -> Option<WaitingAgent> {
         let agent =
             |held: &Held| matches!(held, Held::Agent(agent) if agent.command == *plan.command());
-        match self.take_begun(plan, agent) {
+        match self.take_begun(plan, 1, agent) {
             Some(Held::Agent(agent)) => Some(agent),
             Some(Held::Standing(_) | Held::Warm(_)) | None => None,
         }
     }
 
-    /// One whose program has started. Whether or not there is one, more will be.
-    fn take_begun(&self, plan: &Plan, is: impl Fn(&Held) -> bool) -> Option<Held> {
-        self.with(plan, |ready, _| {
-            if ready.heat == Heat::No {
-                ready.heat = Heat::Yes;
-            }
+    /// One whose program has started. Whether or not there is one, more will be, but not above `most`.
+    fn take_begun(&self, plan: &Plan, most: usize, is: impl Fn(&Held) -> bool) -> Option<Held> {
+        self.with(plan, |ready| {
+            ready.most = most;
+            ready.heat = match ready.heat {
+                Heat::Refused(then) if then.elapsed() < REFUSED => ready.heat,
+                Heat::No | Heat::Yes | Heat::Refused(_) => Heat::Yes,
+            };
             ready.standing.pop_if(|held| is(held))
         })
     }
 
     /// Takes from what there is of the plan's kind, which becomes the one that was used last.
-    fn with(
-        &self,
-        plan: &Plan,
-        take: impl FnOnce(&mut Ready, usize) -> Option<Held>,
-    ) -> Option<Held> {
+    fn with(&self, plan: &Plan, take: impl FnOnce(&mut Ready) -> Option<Held>) -> Option<Held> {
         let mut shelf = self.shared.shelf();
         let most = self.shared.most;
         let at = shelf.kinds.iter().position(|ready| ready.plan.stands_for(plan));
-        let mut ready = at.map_or_else(|| Ready::new(plan), |at| shelf.kinds.remove(at));
-        let taken = take(&mut ready, most);
+        let mut ready = at.map_or_else(|| Ready::new(plan, most), |at| shelf.kinds.remove(at));
+        let taken = take(&mut ready);
         ready.used = Instant::now();
         shelf.kinds.push(ready);
         let left = shelf.make_room(most);
@@ -194,13 +196,18 @@ impl Pool {
         }
     }
 
-    /// Lets go of kinds that nobody has used for long.
+    /// Lets go of kinds that nobody has used for long, and of programs where memory is short.
     pub(super) fn tidy(&self) {
+        let scarce = !memory_is_plenty();
         let mut shelf = self.shared.shelf();
         let old = |ready: &mut Ready| ready.used.elapsed() > IDLE;
         let left: Vec<Ready> = shelf.kinds.extract_if(.., old).collect();
+        let begun = |held: &mut Held| scarce && !matches!(held, Held::Standing(_));
+        let kinds = shelf.kinds.iter_mut();
+        let ended: Vec<Held> =
+            kinds.flat_map(|ready| ready.standing.extract_if(.., begun)).collect();
         drop(shelf);
-        drop(left);
+        drop((left, ended));
     }
 }
 
@@ -239,7 +246,7 @@ impl Shared {
                     tracing::warn!(environment, warm, %error, "no sandbox could be made ahead");
                     if let Some(ready) = ready {
                         ready.not_before = Instant::now() + AGAIN;
-                        ready.heat = if warm { Heat::Refused } else { ready.heat };
+                        ready.heat = if warm { Heat::Refused(Instant::now()) } else { ready.heat };
                     }
                 }
             }
@@ -269,10 +276,10 @@ impl Shared {
 }
 
 impl Ready {
-    fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan, most: usize) -> Self {
         let now = Instant::now();
         let (plan, standing) = (plan.clone(), Vec::new());
-        Self { plan, standing, wanted: 0, heat: Heat::No, used: now, not_before: now }
+        Self { plan, standing, wanted: 0, most, heat: Heat::No, used: now, not_before: now }
     }
 
     /// When the next one is to be made; `None` while all that are wanted stand.

@@ -16,7 +16,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{pipe2, write};
 
 use super::pool::Standing;
-use super::{BackendError, Handover, Started, StepError, no_input};
+use super::{BackendError, Ends, Handover, Started, StepError};
 use crate::engine::start::{CodePlace, LATER, give_order};
 use crate::kernel;
 use crate::plan::{Command, MountKind, Plan};
@@ -39,12 +39,8 @@ pub(super) struct Warm {
 pub struct Begun {
     /// Its sandbox.
     pub started: Started,
-    /// The read end of its report pipe.
-    pub report: OwnedFd,
-    /// The read ends of its standard output and its standard error. Its standard input is at its end.
-    pub outputs: [OwnedFd; 2],
-    /// Over this socket it has sent a descriptor of its `/workspace`.
-    pub workspace: OwnedFd,
+    /// Our ends of its pipes.
+    pub ends: Ends,
 }
 
 impl Warm {
@@ -54,20 +50,9 @@ impl Warm {
         let failed = |errno| StepError::new("start an interpreter ahead", "", errno);
         let place = place.ok_or(failed(Errno::ENODATA))?;
         let name = code_place(plan).ok_or(failed(Errno::ENODATA))?;
-        let pipe = || pipe2(OFlag::O_CLOEXEC).map_err(failed);
-        let (report, report_end) = pipe()?;
-        let ((stdout, stdout_end), (stderr, stderr_end)) = (pipe()?, pipe()?);
-        let (go_end, go) = pipe()?;
-        let (workspace, workspace_end) = kernel::message_pair().map_err(failed)?;
-        let handover = Handover {
-            stdio: [no_input().map_err(failed)?, stdout_end, stderr_end],
-            report: report_end,
-            code: None,
-            go: Some(go_end),
-            terminal: None,
-            control: None,
-            workspace: Some(workspace_end),
-        };
+        let (ends, handover) = Ends::new(plan.identity().outside).map_err(failed)?;
+        let (go_end, go) = pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
+        let handover = Handover { go: Some(go_end), ..handover };
         let open = |flag| {
             let flags = flag | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
             openat(&place.directory, name, flags, Mode::empty()).map_err(failed)
@@ -82,7 +67,7 @@ impl Warm {
         let fifo = open(OFlag::O_WRONLY)?;
         drop(both);
         let command = plan.command().clone();
-        let begun = Begun { started, report, outputs: [stdout, stderr], workspace };
+        let begun = Begun { started, ends };
         Ok(Self { command, begun, place, fifo, go })
     }
 

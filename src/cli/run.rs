@@ -71,6 +71,11 @@ pub(super) fn code(house: &dyn House, arguments: &RunCode) -> Result<ExitCode, S
 
 fn attached(runner: &Runner, request: &Request, streams: Streams) -> Result<Outcome, String> {
     let failed = |errno: nix::errno::Errno| format!("cannot take signals: {}", errno.desc());
+    // What has to be built is built before there is a payload to pass signals on to.
+    let ending = Signals::of_ending().map_err(failed)?;
+    let ready = runner.catalog().wait(&request.environment, Some(ending.as_fd()), &|_| {});
+    drop(ending);
+    ready.map_err(|_cancelled| "interrupted before its environment was built".to_owned())?;
     let signals = Signals::take().map_err(failed)?;
     let cancel = Cancel::new().map_err(failed)?;
     runner.run_attached(request, streams, &cancel, &signals).map_err(|error| error.to_string())

@@ -4,18 +4,16 @@
 //! `ENOENT`, so nothing of the host's programs or libraries matters.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::unistd::pipe2;
 use serde::{Deserialize, Serialize};
 
 use super::Wanted;
-use crate::backend::{Backend, BackendError, Handover, native::Native};
+use crate::backend::{Backend, BackendError, Ends, native::Native};
 use crate::engine::cgroup::{Cgroups, NoCgroup};
 use crate::engine::{Launcher, LauncherError, StepError, probe, sources::Sources};
 use crate::outcome::{Ending, WallReport};
@@ -56,19 +54,8 @@ fn launch_here(wanted: &Wanted, cgroups: Result<Cgroups, NoCgroup>) -> Launched 
     backend.judge(&plan)?;
     let limits = *plan.limits();
     let failed = |errno| StepError::new("make a pipe", "", errno);
-    let (report, report_end) = pipe().map_err(failed)?;
-    let (out, out_end) = pipe().map_err(failed)?;
-    let (err, err_end) = pipe().map_err(failed)?;
-    let (stdin, _) = pipe().map_err(failed)?;
-    let handover = Handover {
-        stdio: [stdin, out_end, err_end],
-        report: report_end,
-        code: None,
-        go: None,
-        terminal: None,
-        control: None,
-        workspace: None,
-    };
+    let ends = Ends::new(plan.identity().outside);
+    let (Ends { report, outputs, .. }, handover) = ends.map_err(failed)?;
     let started = backend.start(plan, handover)?;
     let cancel = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).map_err(failed)?;
     let outcome = Watch {
@@ -76,7 +63,7 @@ fn launch_here(wanted: &Wanted, cgroups: Result<Cgroups, NoCgroup>) -> Launched 
         relay: None,
         leaf: started.leaf.as_ref(),
         report,
-        channels: Channels::Kept { input: None, outputs: [out, err] },
+        channels: Channels::Kept { input: None, outputs },
         limits: &limits,
         cancel: cancel.as_fd(),
         signals: None,
@@ -90,10 +77,6 @@ fn launch_here(wanted: &Wanted, cgroups: Result<Cgroups, NoCgroup>) -> Launched 
             Err(NoLaunch { sentence: format!("the probe ended oddly: {ending}"), step: None })
         }
     }
-}
-
-fn pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
-    pipe2(OFlag::O_CLOEXEC)
 }
 
 fn plan(wanted: &Wanted) -> Result<Plan, NoLaunch> {

@@ -112,12 +112,9 @@ fn cover(proc: BorrowedFd<'_>, source: BorrowedFd<'_>, names: &[&str]) -> Done {
 }
 
 /// Namespaced limits (`/proc/sys/user`), each with its value inside: no namespace can be made,
-/// and inotify instances, which count per host user, stay few.
-const NAMESPACE_LIMITS: [(&str, &str); 3] = [
-    ("max_user_namespaces", "0"),
-    ("max_inotify_instances", "32"),
-    ("max_inotify_watches", "8192"),
-];
+/// and inotify instances stay few: they count for the user on the host too, who has 128.
+const NAMESPACE_LIMITS: [(&str, &str); 3] =
+    [("max_user_namespaces", "0"), ("max_inotify_instances", "8"), ("max_inotify_watches", "8192")];
 
 /// Open descriptors of namespaced limits and what is to be written there.
 #[derive(Debug, Default)]

@@ -70,6 +70,9 @@ const OPEN_FILES: u64 = 4096;
 const LOCKED_MEMORY: u64 = 1 << 20;
 /// POSIX message queues of this user, bytes.
 const MESSAGE_QUEUES: u64 = 1 << 20;
+/// Signals that wait and timers (timer_create(2)). They count for the user on the host too, whose quota one
+/// sandbox must not use up.
+const PENDING_SIGNALS: u64 = 1024;
 /// The stack that programs expect, bytes.
 const STACK: u64 = 8 << 20;
 
@@ -80,7 +83,7 @@ pub(super) fn rlimits(limits: &Limits) -> Done {
 }
 
 /// Each limit: soft and hard.
-pub(crate) fn rlimit_values(limits: &Limits) -> [(Resource, u64, u64); 9] {
+pub(crate) fn rlimit_values(limits: &Limits) -> [(Resource, u64, u64); 10] {
     let Limits {
         memory: _,
         swap: _,
@@ -103,6 +106,7 @@ pub(crate) fn rlimit_values(limits: &Limits) -> [(Resource, u64, u64); 9] {
         same(Resource::RLIMIT_FSIZE, workspace.saturating_add(4096)),
         same(Resource::RLIMIT_MEMLOCK, LOCKED_MEMORY),
         same(Resource::RLIMIT_MSGQUEUE, MESSAGE_QUEUES),
+        same(Resource::RLIMIT_SIGPENDING, PENDING_SIGNALS),
         same(Resource::RLIMIT_NICE, 0),
         same(Resource::RLIMIT_RTPRIO, 0),
         (Resource::RLIMIT_STACK, STACK, nix::sys::resource::RLIM_INFINITY),

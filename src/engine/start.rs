@@ -44,8 +44,10 @@ pub const LATER: &str = ".later";
 /// What one payload gets. The descriptors are the sandbox's own copies.
 #[derive(Debug)]
 pub struct Start {
-    /// The payload's three streams.
-    pub stdio: [OwnedFd; 3],
+    /// The payload's standard input; without one it reads from the sandbox's own `/dev/null`.
+    pub stdin: Option<OwnedFd>,
+    /// Its standard output and its standard error.
+    pub outputs: [OwnedFd; 2],
     /// Where pid 1 reports: the write end of a pipe.
     pub report: OwnedFd,
     /// The code, if the plan has a place for it and it is there.
@@ -54,7 +56,7 @@ pub struct Start {
     /// pipe. The payload's time runs from then on; if nothing ever says so, the sandbox ends.
     pub go: Option<OwnedFd>,
     /// Where to send the master of the payload's own terminal, if it shall have one: one end of a
-    /// [`kernel::message_pair`]. Pid 1 waits there until it is answered. `stdio` is not used then.
+    /// [`kernel::message_pair`]. Pid 1 waits there until it is answered. The streams above are not used then.
     pub terminal: Option<OwnedFd>,
     /// A session's control pipes, the agent's ends: where requests come from (its 3) and where
     /// answers go (its 4).
@@ -76,6 +78,7 @@ struct Order {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Head {
+    stdin: bool,
     code: bool,
     go: bool,
     terminal: bool,
@@ -86,6 +89,7 @@ pub(crate) struct Head {
 impl Start {
     pub(crate) const fn head(&self) -> Head {
         Head {
+            stdin: self.stdin.is_some(),
             code: self.code.is_some(),
             go: self.go.is_some(),
             terminal: self.terminal.is_some(),
@@ -95,9 +99,14 @@ impl Start {
     }
 
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let Self { stdio, report, code, go, terminal, control, workspace } = self;
+        let Self { stdin, outputs, report, code, go, terminal, control, workspace } = self;
         let single = code.iter().chain(go).chain(terminal);
-        let all = stdio.iter().chain([report]).chain(single).chain(control.iter().flatten());
+        let all = stdin
+            .iter()
+            .chain(outputs)
+            .chain([report])
+            .chain(single)
+            .chain(control.iter().flatten());
         all.chain(workspace).map(AsFd::as_fd).collect()
     }
 
@@ -107,9 +116,9 @@ impl Start {
             true => fds.next().map(Some),
             false => Some(None),
         };
-        let stdio = [when(true)??, when(true)??, when(true)??];
         Some(Self {
-            stdio,
+            stdin: when(head.stdin)?,
+            outputs: [when(true)??, when(true)??],
             report: when(true)??,
             code: when(head.code)?,
             go: when(head.go)?,

@@ -186,6 +186,12 @@ impl Catalog {
         })
     }
 
+    /// The environment called `name`, if it can be used by now. Waits for nothing that Nix does.
+    #[must_use]
+    pub fn look(&self, name: &str) -> Option<Arc<Environment>> {
+        self.slots.iter().find(|slot| slot.name == name)?.look(&self.sources).ok()
+    }
+
     /// All environments, resolved as far as they are built. Waits for nothing that Nix does.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         self.slots.iter().map(|slot| Entry {

@@ -131,8 +131,19 @@ pub struct Build {
     begun: AtomicBool,
     /// Readable once it is ready or failed.
     done: EventFd,
-    /// The process group that works on it.
-    group: Mutex<Option<Pid>>,
+    /// Who works on it.
+    worker: Mutex<Worker>,
+}
+
+/// Who works on a build.
+#[derive(Debug, Clone, Copy)]
+enum Worker {
+    /// Nobody now.
+    Nobody,
+    /// A process group.
+    Group(Pid),
+    /// Nobody any more.
+    Stopped,
 }
 
 /// Why a build was not waited for.
@@ -151,7 +162,7 @@ impl Build {
             state: Mutex::new(State::Waiting),
             begun: AtomicBool::new(false),
             done: EventFd::from_value_and_flags(0, flags)?,
-            group: Mutex::new(None),
+            worker: Mutex::new(Worker::Nobody),
         })
     }
 
@@ -195,11 +206,11 @@ impl Build {
         cancel: Option<BorrowedFd<'_>>,
         tell: &dyn Fn(&str),
     ) -> Result<State, Cancelled> {
-        if !self.begun.swap(true, Ordering::SeqCst) {
-            self.set(State::Building(String::new()));
-            self.run(sources, cancel);
-        }
         loop {
+            if !self.begun.swap(true, Ordering::SeqCst) {
+                self.set(State::Building(String::new()));
+                self.run(sources, cancel);
+            }
             let state = lock(&self.state).clone();
             match state {
                 State::Building(line) => tell(&line),
@@ -217,12 +228,14 @@ impl Build {
         }
     }
 
-    /// Ends what works on it.
+    /// Ends what works on it, for good.
     pub fn stop(&self) {
-        if let Some(group) = *lock(&self.group) {
+        let mut worker = lock(&self.worker);
+        if let Worker::Group(group) = *worker {
             // ESRCH: it has just ended.
             let _ = killpg(group, Signal::SIGKILL);
         }
+        *worker = Worker::Stopped;
     }
 
     fn set(&self, state: State) {
@@ -236,11 +249,15 @@ impl Build {
     }
 
     fn run(&self, sources: &Sources, cancel: Option<BorrowedFd<'_>>) {
-        let state = match self.build(sources, cancel) {
-            Ok(environment) => State::Ready(Arc::new(environment)),
-            Err(error) => State::Failed(error.to_string()),
-        };
-        self.finish(state);
+        match self.build(sources, cancel) {
+            Ok(environment) => self.finish(State::Ready(Arc::new(environment))),
+            Err(FlakeError::Cancelled) if !self.is_stopped() => {
+                self.set(State::Waiting);
+                // Whoever else waits for it begins anew.
+                self.begun.store(false, Ordering::SeqCst);
+            }
+            Err(error) => self.finish(State::Failed(error.to_string())),
+        }
     }
 
     fn build(
@@ -259,6 +276,8 @@ impl Build {
         let built = self.make(sources, &root, cancel);
         let told = match &built {
             Ok(()) => fs::remove_file(&failed).or_else(absent),
+            // Nothing is wrong with it.
+            Err(FlakeError::Cancelled) => Ok(()),
             Err(error) => fs::write(&failed, error.to_string()),
         };
         told.map_err(io)?;
@@ -336,29 +355,49 @@ impl Build {
         if let Some(root) = &sources.store_root {
             command.arg("--store").arg(root);
         }
-        let mut child = command
-            .args(words)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            // So that what it starts ends with it.
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
-        let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-        *lock(&self.group) = Some(group);
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // So that what it starts ends with it.
+        command.process_group(0);
+        let (mut child, group) = self.spawn(&mut command)?;
         let heard = self.listen(&mut child, cancel);
         if heard.is_err() {
             let _ = killpg(group, Signal::SIGKILL);
         }
         let status = child.wait().map_err(failed);
-        *lock(&self.group) = None;
+        self.release();
+        if self.is_stopped() {
+            return Err(FlakeError::Cancelled);
+        }
         let Heard { answer, said } = heard?;
         let status = status?;
         if status.success() {
             return Ok(answer);
         }
         Err(FlakeError::Failed { status, said: last_lines(&said) })
+    }
+
+    /// Under one lock, so that whoever stops it meets either nobody who begins or a group to kill.
+    fn spawn(&self, command: &mut Command) -> Result<(Child, Pid), FlakeError> {
+        let mut worker = lock(&self.worker);
+        if matches!(*worker, Worker::Stopped) {
+            return Err(FlakeError::Cancelled);
+        }
+        let child = command.spawn().map_err(FlakeError::Start)?;
+        let group = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
+        *worker = Worker::Group(group);
+        Ok((child, group))
+    }
+
+    /// Its process has ended.
+    fn release(&self) {
+        let mut worker = lock(&self.worker);
+        if matches!(*worker, Worker::Group(_)) {
+            *worker = Worker::Nobody;
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        matches!(*lock(&self.worker), Worker::Stopped)
     }
 
     fn listen(
@@ -486,7 +525,7 @@ enum FlakeError {
     State { path: PathBuf, error: io::Error },
     #[error("`nix` could not be run: {0}")]
     Start(io::Error),
-    #[error("cancelled before it was built; the next call, or the next start, builds it anew")]
+    #[error("cancelled before it was built")]
     Cancelled,
     #[error("`nix` failed with {status}{}", after(said))]
     Failed { status: std::process::ExitStatus, said: String },

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use super::SessionError;
 use super::protocol::{Line, Lines, Status, Tag};
-use crate::backend::{AgentEnds, Backend, CgroupUsage, Ended, Leaf, Reader, Report};
+use crate::backend::{AgentEnds, Backend, CgroupUsage, Ended, Ends, Leaf, Reader, Report};
 use crate::gallery::Gallery;
 use crate::outcome::{Ending, Enforced, Files, Order, Stream, Usage, WallReport};
 use crate::plan::{Limits, Plan};
@@ -21,8 +21,6 @@ const START: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_secs(2);
 /// After how long it is interrupted again.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long pid 1 may take to say how the interpreter ended.
-const EPITAPH: Duration = Duration::from_secs(2);
 /// Bytes of late output that are kept.
 const LATE: usize = 8 << 10;
 
@@ -74,11 +72,12 @@ impl Live {
         let (started, ends) = match backend.take_agent(&plan) {
             Some(waiting) => waiting,
             None => {
-                let (ends, handover) = AgentEnds::new().map_err(call("make the agent's pipes"))?;
+                let ends = AgentEnds::new(plan.identity().outside);
+                let (ends, handover) = ends.map_err(call("make the agent's pipes"))?;
                 (backend.start(plan, handover)?, ends)
             }
         };
-        let AgentEnds { report, outputs, requests, replies, workspace } = ends;
+        let AgentEnds { ends: Ends { report, outputs, workspace }, requests, replies } = ends;
         for fd in outputs.iter().chain([&requests, &replies]) {
             fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map_err(call("set O_NONBLOCK"))?;
         }
@@ -192,13 +191,14 @@ impl Live {
                     let ending = Ending::Exited { code: i32::from(status) };
                     return Ok((stopped.unwrap_or(ending), true));
                 }
-                Some(News::Line(Line::End(status))) => turn.status = Some(status),
+                Some(News::Line(Line::End(status))) if turn.status.is_none() => {
+                    turn.status = Some(status);
+                }
                 Some(News::Gone) => {
-                    self.wait_epitaph()?;
                     let ending = self.bury(turn)?;
                     return Ok((stopped.unwrap_or(ending), false));
                 }
-                Some(News::Nonsense) => {
+                Some(News::Nonsense | News::Line(_)) => {
                     self.bury(turn)?;
                     return Ok((Ending::Interfered, false));
                 }
@@ -256,13 +256,17 @@ impl Live {
         if fired[4] {
             turn.write(&self.requests).map_err(call("hand over the code"))?;
         }
-        if fired[3] {
-            return self.take_reply(turn);
+        if turn.hung_up && (self.report.is_closed() || self.ended.is_some()) {
+            return Ok(Some(News::Gone));
         }
+        // Before what the agent says: code can speak in its place, without an end.
         if fired[5] {
             return Ok(Some(News::Cancelled));
         }
-        Ok((Instant::now() >= turn.deadline).then_some(News::Late))
+        if Instant::now() >= turn.deadline {
+            return Ok(Some(News::Late));
+        }
+        if fired[3] { self.take_reply(turn) } else { Ok(None) }
     }
 
     /// Which of: stdout, stderr, report, replies, requests, cancel.
@@ -271,7 +275,7 @@ impl Live {
             (self.outputs[0].as_fd(), PollFlags::POLLIN, turn.open[0]),
             (self.outputs[1].as_fd(), PollFlags::POLLIN, turn.open[1]),
             (self.report.as_fd(), PollFlags::POLLIN, !self.report.is_closed()),
-            (self.replies.as_fd(), PollFlags::POLLIN, true),
+            (self.replies.as_fd(), PollFlags::POLLIN, !turn.hung_up),
             (self.requests.as_fd(), PollFlags::POLLOUT, !turn.request.is_empty()),
             // Once it is on it stays on; looked at again it would keep the loop from waiting.
             (cancel, PollFlags::POLLIN, turn.interrupted.is_none()),
@@ -290,10 +294,13 @@ impl Live {
         Ok(fired)
     }
 
-    fn take_reply(&mut self, turn: &Turn) -> Result<Option<News>, SessionError> {
+    fn take_reply(&mut self, turn: &mut Turn) -> Result<Option<News>, SessionError> {
         let mut buffer = [0; 1024];
         match nix::unistd::read(&self.replies, &mut buffer) {
-            Ok(0) => Ok(Some(News::Gone)),
+            Ok(0) => {
+                turn.hung_up = true;
+                Ok(None)
+            }
             Ok(length) => {
                 self.lines.push(&buffer[..length]);
                 Ok(self.next_line(turn))
@@ -326,19 +333,6 @@ impl Live {
                 }
                 Report::Ended { ending, .. } => self.ended = Some(ending),
                 _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// The agent has closed its pipe. If it has ended, pid 1 says how before it ends too.
-    fn wait_epitaph(&mut self) -> Result<(), SessionError> {
-        let deadline = Instant::now() + EPITAPH;
-        while !self.report.is_closed() && self.ended.is_none() && Instant::now() < deadline {
-            let mut fds = [PollFd::new(self.report.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut fds, supervisor::until(deadline)) {
-                Ok(_) | Err(Errno::EINTR) => self.take_reports()?,
-                Err(errno) => return Err(call("poll")(errno)),
             }
         }
         Ok(())
@@ -401,7 +395,7 @@ enum News {
     Line(Line),
     /// The agent said something else.
     Nonsense,
-    /// The agent's end of the pipe is closed.
+    /// The interpreter has ended, or another program that took its place.
     Gone,
     /// The caller has cancelled.
     Cancelled,
@@ -422,6 +416,8 @@ struct Turn {
     kept: [Capture; 2],
     order: Order,
     open: [bool; 2],
+    /// Whether the agent's end of the pipe for answers is closed.
+    hung_up: bool,
 }
 
 impl Turn {
@@ -436,6 +432,7 @@ impl Turn {
             kept: [Capture::new(KEPT), Capture::new(KEPT)],
             order: Order::default(),
             open: [true, true],
+            hung_up: false,
         }
     }
 

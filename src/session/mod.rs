@@ -258,10 +258,13 @@ impl State {
             self.live = None;
             self.epitaph = Some(why.to_owned());
         }
-        let restarted = if self.live.is_none() { self.epitaph.take() } else { None };
-        let live = match &mut self.live {
-            Some(live) => live,
-            None => self.live.insert(Live::start(backend, plan, cancel, images)?),
+        let (live, restarted) = match &mut self.live {
+            Some(live) => (live, None),
+            None => {
+                let live = Live::start(backend, plan, cancel, images)?;
+                // Not before: who is told nothing now is told at the next call.
+                (self.live.insert(live), self.epitaph.take())
+            }
         };
         let called = live.call(code, time, cancel, newest);
         if called.as_ref().map_or(true, |called| !called.alive) {

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::outcome::Stream;
 
@@ -99,17 +100,20 @@ impl Capture {
         }
     }
 
-    /// Takes what is in a pipe now and waits for nothing.
+    /// Takes what is in a pipe now and waits for nothing, not for the end of what somebody goes on to write.
     ///
     /// # Errors
     /// The kernel's.
     pub(crate) fn drain(&mut self, from: &OwnedFd) -> nix::Result<()> {
-        loop {
+        let room = fcntl(from, FcntlArg::F_GETPIPE_SZ)?;
+        let most = self.bytes + u64::try_from(room).unwrap_or(0);
+        while self.bytes < most {
             let before = self.bytes;
             if !self.fill(from)? || self.bytes == before {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     /// What was kept; what comes next is kept anew.

@@ -25,9 +25,13 @@ impl Signals {
     /// # Errors
     /// `EMFILE`.
     pub fn take() -> nix::Result<Self> {
-        let mut taken = SigSet::empty();
         // The last two because the kernel would stop us by them before we have seen what else came.
-        for signal in FORWARDED.into_iter().chain([Signal::SIGTTIN, Signal::SIGTTOU]) {
+        Self::of(FORWARDED.into_iter().chain([Signal::SIGTTIN, Signal::SIGTTOU]))
+    }
+
+    fn of(signals: impl Iterator<Item = Signal>) -> nix::Result<Self> {
+        let mut taken = SigSet::empty();
+        for signal in signals {
             if !kernel::is_ignored(signal as i32)? {
                 taken.add(signal);
             }
@@ -38,8 +42,17 @@ impl Signals {
         Ok(Self { arrivals, taken })
     }
 
+    /// Takes those that ask for an end, while something is done that they shall interrupt. Dropped, this
+    /// lets the one that has arrived do what it does.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub fn of_ending() -> nix::Result<Self> {
+        Self::of(FORWARDED.into_iter().filter(|signal| ends(*signal)))
+    }
+
     /// Readable when one has arrived.
-    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.arrivals.as_fd()
     }
 

@@ -25,6 +25,31 @@ fn too_many_files_say_enospc() {
     assert_eq!(ran.stdout, "ENOSPC True\n", "{}", ran.stderr);
 }
 
+/// Runs Python that has `make` made until it fails; how many there are, and why no more.
+fn most(make: &str) -> String {
+    let code = format!(
+        "import ctypes, errno\nlibc, timer = ctypes.CDLL(None, use_errno=True), ctypes.c_int()\n\
+        for n in range(100_000):\n\
+        \x20   if libc.{make} < 0: break\n\
+        print(n, errno.errorcode[ctypes.get_errno()])\n"
+    );
+    exec_with("python", &[], &[], &["python3", "-c", &code]).stdout
+}
+
+// Both count for the user on the host too, of whom one sandbox has a small part.
+
+#[test]
+fn timers_are_few() {
+    needs!(Userns, Python);
+    assert_eq!(most("timer_create(1, None, ctypes.byref(timer))"), "1024 EAGAIN\n");
+}
+
+#[test]
+fn inotify_instances_are_few() {
+    needs!(Userns, Python);
+    assert_eq!(most("inotify_init1(0)"), "8 EMFILE\n");
+}
+
 #[test]
 fn one_10_gib_memfd_ends_with_efbig() {
     needs!(Userns, Python);

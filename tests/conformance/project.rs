@@ -39,6 +39,23 @@ fn the_project_can_be_read_and_not_be_changed() {
     assert_eq!(fs::read_dir(project.path()).expect("list").count(), 2);
 }
 
+/// A lease lets the host's next write wait for `fs.lease-break-time`; a notice tells who reads what.
+#[test]
+fn nobody_on_the_host_waits_for_a_lease_on_the_project() {
+    needs!(Userns, Python);
+    let project = directory();
+    fs::write(project.path().join("file"), "content").expect("file");
+    let code = "import errno, fcntl, os, signal\n\
+        file, directory = (os.open(place, os.O_RDONLY) for place in ('/project/file', '/project'))\n\
+        for of, request, value in [(file, 1024, fcntl.F_RDLCK), (directory, 1026, 1), (directory, 1040, fcntl.F_RDLCK)]:\n\
+        \x20   try: print(fcntl.fcntl(of, request, value))\n\
+        \x20   except OSError as error: print(errno.errorcode[error.errno])\n\
+        print(fcntl.fcntl(file, 1025), fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 100))\n";
+    let ran =
+        exec_with("python", &[("PROJECT_DIR", project.path())], &[], &["python3", "-c", code]);
+    assert_eq!(ran.stdout, "EPERM\nEPERM\nEPERM\n2 100\n", "{ran:?}");
+}
+
 #[test]
 fn symbolic_links_in_the_project_lead_nowhere_outside() {
     needs!(Userns);

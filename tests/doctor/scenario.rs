@@ -206,11 +206,11 @@ fn run(plan: Plan) -> Ending {
     let (limits, cancel) = (*plan.limits(), Cancel::new().expect("cancel"));
     let pipe = || pipe2(OFlag::O_CLOEXEC).expect("pipe");
     let ((report, report_end), (out, out_end), (err, err_end)) = (pipe(), pipe(), pipe());
-    let stdio = [pipe().0, out_end, err_end];
     let launcher = Launcher::direct().expect("launcher");
     let backend = Native::new(launcher, Sources::default(), Err(NoCgroup::NotMounted));
     let handover = Handover {
-        stdio,
+        stdin: None,
+        outputs: [out_end, err_end],
         report: report_end,
         code: None,
         go: None,

@@ -345,6 +345,23 @@ async def test_a_session_that_is_not_used_ends():
         assert exited(await run("shell", "echo ${x-gone}")) == "gone"
 
 
+async def test_who_could_not_begin_anew_is_told_at_the_next_call_what_was_lost():
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
+        os.chmod(place, 0o755)
+        project = f"{place}/project"
+        os.mkdir(project, 0o755)
+        async with connected(SESSION_IDLE_TIMEOUT="1", PROJECT_DIR=project) as run:
+            sleeper = Sleeper()
+            exited(await run("shell", f"x=42; {sleeper.code} &"))
+            process = await asyncio.to_thread(sleeper.started)
+            os.rename(project, f"{place}/elsewhere")
+            assert_dies(process)
+            assert (await run("shell", "true")).startswith("sandbox error (host)")
+            os.rename(f"{place}/elsewhere", project)
+            text = await run("shell", "echo ${x-gone}")
+            assert text.startswith("gone\n") and f"{ANEW} (it was not used for 1 s)" in text, text
+
+
 async def test_a_session_has_a_longest_life_whether_it_is_used_or_not():
     async with connected(SESSION_MAX_LIFETIME="2") as run:
         exited(await run("shell", "x=42"))
@@ -516,6 +533,53 @@ async def test_P2_after_a_time_out_results_belong_to_their_calls():
             assert exited(await run("python", f"print('NEW {n}')")) == f"NEW {n}"
 
 
+async def test_a_program_in_the_interpreter_s_place_takes_its_time():
+    async with connected() as run:
+        code = "import os, shutil; os.execv(shutil.which('sleep'), ['sleep', '2.5'])"
+        text = await run("python", code, timeout=60)
+        assert text.startswith("[exit 0" + LOST), text
+        text = await run("shell", "exec sleep 60", timeout=0.5)
+        assert text.startswith("[timed out after 0.5 s" + LOST), text
+
+
+# Writes to one of its descriptors as fast as can be, from a process of its own.
+SPIN = """
+import ctypes, fcntl, os
+def spin(to, what):
+    end, pipe = os.pipe()
+    for one in (pipe, to): fcntl.fcntl(one, 1031, 1 << 20)
+    for _ in range(256): os.write(pipe, what)
+    if os.fork() == 0:
+        os.setsid()
+        while True: ctypes.CDLL(None).tee(end, to, 1 << 20, 0)
+"""
+
+
+async def test_who_says_without_end_that_it_ends_does_not_go_on():
+    flood = SPIN + """
+import sys
+frame = sys._getframe()
+while "nonce" not in frame.f_locals: frame = frame.f_back
+line = f"end {frame.f_locals['ident']} {frame.f_locals['nonce']} 0\\n".encode()
+spin(os.dup(frame.f_locals["self"].wire.replies), line * (4096 // len(line)))
+while True: pass
+"""
+    async with connected() as run:
+        text = await run("python", flood, timeout=60)
+        assert text.startswith("[ended: code answered in the place of its interpreter" + LOST), text
+        assert exited(await run("python", "40 + 2")) == "42"
+
+
+async def test_what_is_written_without_end_delays_no_answer():
+    async with connected() as run:
+        await run("python", SPIN + "spin(1, b'x' * 4096)", timeout=5)
+        for _ in range(5):
+            result = await run.result("python", "1", timeout=5)
+            facts = result.meta["nix-sandbox-mcp/outcome"]
+            kind, written = facts["ending"]["kind"], facts["bytes"]["stdout"]
+            assert kind == "output_limit" or written <= 64 << 20, (kind, written)
+
+
 async def test_P4_a_forged_result_is_not_taken_for_a_result():
     async with connected() as run:
         text = await run("python", "import sys; sys.modules['__main__'].send_message({'output': 'FORGED'})")
@@ -668,6 +732,21 @@ async def test_E_rows():
         ]:
             body, told = split(await run(env, code, session=None))
             assert body == wanted and told.startswith(f"[{trailer} · "), (row, body, told)
+
+
+async def test_an_input_that_is_at_its_end_and_both_outputs_can_be_opened():
+    codes = {
+        "shell": "cat /dev/stdin; echo out >/dev/stdout; echo err >/dev/stderr",
+        "python": "print(open('/dev/stdin').read(), end='')\nfor name in 'out', 'err':\n"
+        "    with open('/dev/std' + name, 'w') as file: print(name, file=file)",
+        "node": "const fs = require('fs')\nprocess.stdout.write(fs.readFileSync('/dev/stdin', 'utf8'))\n"
+        "for (const name of ['out', 'err']) fs.writeFileSync('/dev/std' + name, name + '\\n')",
+    }
+    async with connected() as run:
+        for env, code in codes.items():
+            for session in None, env:
+                body, trailer = split(await run(env, code, session=session))
+                assert body == "out\n--- stderr ---\nerr" and trailer.startswith("[exit 0"), (env, session, body)
 
 
 async def test_E2_a_time_out_gives_what_was_written_without_a_session_too():

@@ -46,7 +46,7 @@ pub fn main() -> i32 {
     let Ok(socket) = std::io::stdin().as_fd().try_clone_to_owned() else { return 1 };
     let launched = receive(socket.as_fd()).and_then(|mut task| {
         prepare(&mut task)?;
-        let sandbox = launch(&task, task.start.stdio[2].as_fd())?;
+        let sandbox = launch(&task, task.start.outputs[1].as_fd())?;
         Ok((task, sandbox))
     });
     match launched {
@@ -199,14 +199,18 @@ fn watch(task: Task, mut sandbox: Sandbox) -> nix::Result<()> {
     let too_much = watched.until_it_ends()?;
     let wall_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
     let _ = waitpid(bwrap, None);
-    // Whoever is left over was still there when the payload ended. Else bubblewrap has waited for
-    // it itself: pid 1 was killed, and whoever did that knows.
-    let own_end =
-        matches!(waitpid(pid, None), Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)));
+    let pid1_end = waitpid(pid, None);
     status.read();
-    let how = match too_much {
-        true => Some(Ok(Ended::OverMemory)),
-        false => own_end.then(|| ended(status.exit_code, &plan)),
+    let how = match (too_much, pid1_end, status.exit_code) {
+        (true, ..) => Some(Ok(Ended::OverMemory)),
+        // The whole cgroup was killed, bubblewrap too. Whoever did that knows why.
+        (false, Ok(WaitStatus::Signaled(..)), None) => None,
+        // Whoever is left over was still there when the payload ended.
+        (false, Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)), code) => {
+            Some(ended(code, &plan))
+        }
+        // Bubblewrap has waited for it itself: pid 1 was killed, and whoever did that knows.
+        (false, ..) => None,
     };
     if let Some(report_of) = how {
         let (cpu_us, peak_memory) = usage();

@@ -20,7 +20,6 @@ use nix::unistd::{Pid, pipe2};
 use super::arguments::{Data, Mask, Numbers, arguments};
 use super::is_there;
 use super::jailer::{HELD_BACK, Task};
-use crate::backend::no_input;
 use crate::engine::StepError;
 use crate::engine::masks;
 use crate::engine::sources::Sources;
@@ -108,6 +107,10 @@ fn complaint(task: &Task) -> Option<String> {
     Some(String::from_utf8_lossy(&said[..length]).trim().to_owned())
 }
 
+fn no_input() -> nix::Result<OwnedFd> {
+    open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+}
+
 fn start(task: &Task, stderr: BorrowedFd<'_>) -> Result<Sandbox, String> {
     let told = |what: &'static str| move |errno: Errno| format!("{what}: {}", errno.desc());
     let (status, status_end) = pipe2(OFlag::O_CLOEXEC).map_err(told("make a pipe"))?;
@@ -124,8 +127,9 @@ fn start(task: &Task, stderr: BorrowedFd<'_>) -> Result<Sandbox, String> {
         .map_err(told("keep the arguments"))?;
     let data = told_bwrap.data.iter().map(|data| open_data(task, *data));
     let data = data.collect::<nix::Result<Vec<_>>>().map_err(told("keep a file in memory"))?;
-    let mut fds: Vec<BorrowedFd<'_>> =
-        vec![task.start.stdio[0].as_fd(), task.start.stdio[1].as_fd(), stderr];
+    let nothing = no_input().map_err(told("open /dev/null"))?;
+    let stdin = task.start.stdin.as_ref().unwrap_or(&nothing);
+    let mut fds: Vec<BorrowedFd<'_>> = vec![stdin.as_fd(), task.start.outputs[0].as_fd(), stderr];
     fds.extend(task.start.control.iter().flatten().map(AsFd::as_fd));
     fds.extend([words.as_fd(), status_end.as_fd(), filter_end.as_fd()]);
     fds.extend(data.iter().map(AsFd::as_fd));

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::time::Instant;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
+use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
 
 use super::{Child, Line};
@@ -137,20 +137,31 @@ impl Child<'_> {
     }
 }
 
+/// The sandbox's own, which the payload may open once more (`/dev/stdin`), not the host's.
+fn no_input() -> Result<OwnedFd, StepError> {
+    open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()).at("open", "/dev/null")
+}
+
 /// The payload's streams and control pipes, then the report pipe and what says that the code has
 /// come, which are returned.
 fn place(
     start: &Start,
     terminal: Option<&OwnedFd>,
 ) -> Result<(OwnedFd, Option<OwnedFd>), StepError> {
+    let nothing = match (terminal, &start.stdin) {
+        (None, None) => Some(no_input()?),
+        _ => None,
+    };
     let mut payload = match terminal {
         Some(terminal) => vec![terminal.as_fd(); 3],
-        None => start.stdio.iter().map(AsFd::as_fd).collect(),
+        None => start.stdin.iter().chain(&nothing).chain(&start.outputs).map(AsFd::as_fd).collect(),
     };
     payload.extend(start.control.iter().flatten().map(AsFd::as_fd));
     let own: Vec<BorrowedFd<'_>> =
         [&start.report].into_iter().chain(&start.go).map(AsFd::as_fd).collect();
-    let mut kept = kernel::keep_only(&payload, &own).at("place descriptors", "")?.into_iter();
+    let kept = kernel::keep_only(&payload, &own);
+    let _number_only = nothing.map(IntoRawFd::into_raw_fd);
+    let mut kept = kept.at("place descriptors", "")?.into_iter();
     let report = kept.next().ok_or(Errno::EBADF).at("place descriptors", "")?;
     Ok((report, kept.next()))
 }
