@@ -105,6 +105,7 @@ impl House for Real {
             outside: outside(&settings),
             proc: ground.proc,
             require: ground.require,
+            instead: matches!(settings.backend, settings::Backend::Jail).then_some("bubblewrap"),
             scope: Scope::Enter,
         });
         Ok(Examination {
@@ -170,7 +171,7 @@ fn choice(settings: &Settings) -> Result<Choice, String> {
             // It says nothing of the kernel.
             ground.require.remove(&Wall::Cgroup);
             let Ground { proc, require, .. } = ground;
-            let wanted = Wanted { outside: outside(settings), proc, require, scope: Scope::Never };
+            let wanted = Wanted { proc, require, ..Wanted::of(outside(settings)) };
             let Err(reason) = doctor::try_engine(&wanted) else { return Ok(Choice::Engine) };
             tracing::warn!(%reason, "the engine cannot run here; bubblewrap stands in for it");
             let neither = |error| format!("the engine cannot run here ({reason}), and {error}");

@@ -186,19 +186,27 @@ fn words(environment: &Environment, options: &[&str], file: &str) -> Vec<OsStrin
         .collect()
 }
 
-/// Makes `plt.show()` save files, here and in scripts that the code starts. Where there is an agent,
-/// it does that itself.
-fn offer_figures(variables: &mut BTreeMap<OsString, OsString>) {
-    if variables.contains_key(OsStr::new("MPLBACKEND")) {
-        return;
+/// Lets Python find what the code leaves in its working directory, as a session does, and a module by which
+/// `plt.show()` saves files, if nobody has decided otherwise: here and in scripts that the code starts. Where
+/// there is an agent, it does that itself.
+fn offer_modules(variables: &mut BTreeMap<OsString, OsString>) {
+    let mut offered = vec![PathBuf::from(WORKSPACE)];
+    if !variables.contains_key(OsStr::new("MPLBACKEND")) {
+        variables.insert("MPLBACKEND".into(), "module://figure_files".into());
+        offered.push(Path::new(DIRECTORY).join("lib"));
     }
-    variables.insert("MPLBACKEND".into(), "module://figure_files".into());
     let places = variables.entry("PYTHONPATH".into()).or_default();
-    if !places.is_empty() {
-        places.push(":");
+    for place in offered {
+        if !places.is_empty() {
+            places.push(":");
+        }
+        places.push(place);
     }
-    places.push(format!("{DIRECTORY}/lib"));
 }
+
+/// Variables that a sandbox sets itself, whatever else is asked for.
+pub const OWN_VARIABLES: [&str; 8] =
+    ["PATH", "HOME", "TMPDIR", "USER", "LANG", "TERM", "TAR_OPTIONS", "GIT_CONFIG_SYSTEM"];
 
 fn command(request: &Request, environment: &Environment, ground: &Ground) -> Command {
     let jails = environment.jails.as_ref();
@@ -221,11 +229,11 @@ fn command(request: &Request, environment: &Environment, ground: &Ground) -> Com
     if let (Work::Code(_), None, Interpreter::Python) =
         (&request.work, &request.session, environment.interpreter)
     {
-        offer_figures(&mut variables);
+        offer_modules(&mut variables);
     }
     let path: Vec<&Path> = environment.path.iter().map(PathBuf::as_path).collect();
     let path = std::env::join_paths(path).unwrap_or_default();
-    let fixed: [(&str, OsString); 8] = [
+    let fixed: [(&str, OsString); OWN_VARIABLES.len()] = [
         ("PATH", path),
         ("HOME", WORKSPACE.into()),
         ("TMPDIR", WORKSPACE.into()),

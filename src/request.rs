@@ -76,7 +76,7 @@ pub struct Request {
     /// The session in which code is run, its state that of the calls before. Without one, the
     /// sandbox is new and gone afterwards.
     pub session: Option<SessionName>,
-    /// A shorter (or, up to the environment's maximum, longer) wall-clock limit.
+    /// A shorter wall-clock limit, or a longer one, up to [`crate::planner::MOST_TIME`].
     pub timeout: Option<Duration>,
     /// Limits that the operator has set for this request: whoever sits at a command line, never a
     /// model.

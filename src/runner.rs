@@ -358,11 +358,8 @@ impl Runner {
         if let Work::Code(code) = &request.work
             && code.len() > Request::MAX_CODE
         {
-            return Err(RunError::caller(format!(
-                "the code is {} bytes long; at most {} are taken",
-                code.len(),
-                Request::MAX_CODE
-            )));
+            let most = Request::MAX_CODE;
+            return Err(RunError::caller(format!("the code is longer than {most} bytes")));
         }
         let environment = self.catalog.get(&request.environment)?;
         let ground = self.ground_now();

@@ -25,7 +25,7 @@ use crate::environment::flake::Flake;
 use crate::environment::{Sources, place, source};
 use crate::log::Log;
 use crate::plan::{HostFile, Identity, Ids, LimitOverrides, Limits, ProcMode, Wall};
-use crate::planner::Ground;
+use crate::planner::{self, Ground};
 use crate::policy::Profile;
 use crate::session::Rules;
 
@@ -95,7 +95,7 @@ pub const SETTINGS: [Setting; 28] = [
         AUDIT,
         "none",
         "file that gets a JSON line for each run and each refusal, without code and output; with \
-         `,code` and `,output` at its end, with them; absolute",
+         `,code` and `,output` at its end, with them, but for output that passes through `exec`; absolute",
     ),
     variable(
         STRUCTURED,
@@ -154,8 +154,6 @@ const SESSION_LIFETIME: &str = "SESSION_MAX_LIFETIME";
 const DEFAULT_DIR: &str = ".config/nix-sandbox-mcp/sandboxes";
 /// The largest settings file, bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Variables that a sandbox sets itself; they cannot be inherited.
-const OWN_VARIABLES: [&str; 3] = ["PATH", "HOME", "TMPDIR"];
 
 /// [`SETTINGS`] as a Markdown table.
 #[must_use]
@@ -568,7 +566,7 @@ fn inheritable(name: &str) -> Result<(), String> {
     if !is_variable(name) {
         return Err(format!("`inherit_env`: {name:?} is no name of a variable"));
     }
-    if OWN_VARIABLES.contains(&name) {
+    if planner::OWN_VARIABLES.contains(&name) {
         return Err(format!("`inherit_env`: {name} is set by the sandbox itself"));
     }
     Ok(())

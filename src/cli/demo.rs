@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::paint::Paint;
 use super::{House, print};
 use crate::environment::Interpreter;
-use crate::runner::Filter;
+use crate::runner::{Filter, Signals};
 
 /// How long the server may think about one message.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,6 +25,9 @@ const PLANTED: &str = "planted";
 
 pub(super) fn demo(house: &dyn House) -> Result<ExitCode, String> {
     let started = Instant::now();
+    // Dropped last: what has arrived ends this process once the project is gone.
+    let ending =
+        Signals::of_ending().map_err(|errno| format!("cannot take signals: {}", errno.desc()))?;
     let usable: Vec<(String, Interpreter)> = house
         .environments()?
         .into_iter()
@@ -38,38 +41,46 @@ pub(super) fn demo(house: &dyn House) -> Result<ExitCode, String> {
     }
     let paint = Paint::stdout();
     let project = Project::make()?;
-    let mut server = Server::start(&project)?;
+    let mut server = Server::start(&project, &ending)?;
     let hello = server.hello()?;
     show(&format!("{}\n{hello}\n", paint.bold("nix-sandbox-mcp demo")))?;
     show(&format!(
         "project: {}, a throw-away directory, shown at {MOUNT}\n",
         project.directory.display()
     ))?;
-    let (mut right, mut wrong) = (0, 0);
+    let (mut right, mut wrong, mut did_not_run) = (0, 0, 0);
     for (name, interpreter) in &usable {
         show(&format!("\n{}\n", paint.bold(name)))?;
         for attempt in attempts(*interpreter) {
             let answer = server.run(name, &attempt.code)?;
-            let as_it_should = attempt.as_it_should(&answer) && !project.is_planted();
-            *(if as_it_should { &mut right } else { &mut wrong }) += 1;
-            show(&attempt.told(&answer, as_it_should, paint))?;
+            let verdict = match attempt.verdict(&answer) {
+                Verdict::Right if project.is_planted() => Verdict::Wrong,
+                verdict => verdict,
+            };
+            *match verdict {
+                Verdict::Right => &mut right,
+                Verdict::Wrong => &mut wrong,
+                Verdict::DidNotRun => &mut did_not_run,
+            } += 1;
+            show(&attempt.told(&answer, verdict, paint))?;
         }
     }
     server.end();
     let time = started.elapsed().as_secs_f64();
     let environments = usable.len();
-    let stopped = right + wrong - environments;
-    if wrong == 0 {
+    let all = right + wrong + did_not_run;
+    if right == all {
+        let stopped = all - environments;
         show(&format!(
             "\n{} {environments} environments computed, {stopped} attempts to get out were stopped, in {time:.1} s\n",
             paint.good("✓")
         ))?;
         Ok(ExitCode::SUCCESS)
     } else {
+        let hint = if did_not_run > 0 { "; `nix-sandbox-mcp doctor` says more" } else { "" };
         show(&format!(
-            "\n{} {wrong} of {} did not end as they should\n",
+            "\n{} of {all}: {wrong} did not end as they should, {did_not_run} did not run{hint}\n",
             paint.bad("✗"),
-            right + wrong
         ))?;
         Ok(ExitCode::FAILURE)
     }
@@ -99,6 +110,15 @@ enum Expected {
     Refusal(&'static str),
 }
 
+/// What is to be thought of an answer.
+#[derive(Clone, Copy)]
+enum Verdict {
+    Right,
+    Wrong,
+    /// It tells nothing of any wall.
+    DidNotRun,
+}
+
 /// What a tool call came to.
 struct Answer {
     text: String,
@@ -106,8 +126,9 @@ struct Answer {
 }
 
 impl Attempt {
-    fn as_it_should(&self, answer: &Answer) -> bool {
-        match self.expected {
+    fn verdict(&self, answer: &Answer) -> Verdict {
+        let right = match self.expected {
+            _ if !answer.has_ended_by_itself() => return Verdict::DidNotRun,
             Expected::Answer(words) => {
                 !answer.is_error && answer.text.lines().next() == Some(words)
             }
@@ -115,10 +136,11 @@ impl Attempt {
             Expected::Refusal(_) => {
                 answer.is_error && !answer.text.lines().any(|line| line == REACHED)
             }
-        }
+        };
+        if right { Verdict::Right } else { Verdict::Wrong }
     }
 
-    fn told(&self, answer: &Answer, as_it_should: bool, paint: Paint) -> String {
+    fn told(&self, answer: &Answer, verdict: Verdict, paint: Paint) -> String {
         let mut told = String::new();
         let mut lines = self.code.lines();
         let first = lines.next().unwrap_or_default();
@@ -128,11 +150,11 @@ impl Attempt {
             let _ = writeln!(told, "  {:<8} {}", "", paint.dim(harmless(line)));
         }
         let words = harmless(answer.words());
-        let _ = match (as_it_should, &self.expected) {
-            (true, Expected::Answer(_)) => {
+        let _ = match (verdict, &self.expected) {
+            (Verdict::Right, Expected::Answer(_)) => {
                 writeln!(told, "  {:<8} {} {words}", "", paint.good("→"))
             }
-            (true, Expected::Refusal(wall)) => writeln!(
+            (Verdict::Right, Expected::Refusal(wall)) => writeln!(
                 told,
                 "  {:<8} {} {words}\n  {:<8}   {}",
                 "",
@@ -140,13 +162,26 @@ impl Attempt {
                 "",
                 paint.dim(format_args!("wall: {wall}"))
             ),
-            (false, _) => writeln!(told, "  {:<8} {} {words}", "", paint.bad("✗ NOT stopped:")),
+            (Verdict::Wrong, Expected::Answer(_)) => {
+                writeln!(told, "  {:<8} {} {words}", "", paint.bad("✗ not what it should be:"))
+            }
+            (Verdict::Wrong, Expected::Refusal(_)) => {
+                writeln!(told, "  {:<8} {} {words}", "", paint.bad("✗ NOT stopped:"))
+            }
+            (Verdict::DidNotRun, _) => {
+                writeln!(told, "  {:<8} {} {words}", "", paint.bad("✗ did not run:"))
+            }
         };
         told
     }
 }
 
 impl Answer {
+    /// Whether the code ran to an end of its own, as its last line says.
+    fn has_ended_by_itself(&self) -> bool {
+        self.text.trim_end().lines().next_back().is_some_and(|line| line.starts_with("[exit "))
+    }
+
     /// The line that says it: the last one before the trailer.
     fn words(&self) -> &str {
         let mut lines = self.text.lines().rev().filter(|line| !line.trim().is_empty());
@@ -248,16 +283,17 @@ impl Drop for Project {
     }
 }
 
-/// The server, and the pipe to it.
-struct Server {
+/// The server, the pipe to it, and what ends all that.
+struct Server<'s> {
     process: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     calls: u64,
+    ending: &'s Signals,
 }
 
-impl Server {
-    fn start(project: &Project) -> Result<Self, String> {
+impl<'s> Server<'s> {
+    fn start(project: &Project, ending: &'s Signals) -> Result<Self, String> {
         let mut process = Command::new("/proc/self/exe")
             .arg("--stdio")
             .env("PROJECT_DIR", &project.directory)
@@ -268,7 +304,7 @@ impl Server {
             .map_err(|error| format!("cannot start the server: {error}"))?;
         match (process.stdin.take(), process.stdout.take()) {
             (Some(to), Some(from)) => {
-                Ok(Self { process, to, from: BufReader::new(from), calls: 0 })
+                Ok(Self { process, to, from: BufReader::new(from), calls: 0, ending })
             }
             _ => Err("cannot start the server: it has no pipes".to_owned()),
         }
@@ -321,10 +357,14 @@ impl Server {
 
     fn receive(&mut self) -> Result<Value, String> {
         if self.from.buffer().is_empty() {
-            let mut fds = [PollFd::new(self.from.get_ref().as_fd(), PollFlags::POLLIN)];
+            let waits = |fd| PollFd::new(fd, PollFlags::POLLIN);
+            let mut fds = [waits(self.from.get_ref().as_fd()), waits(self.ending.as_fd())];
             let patience = PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX);
             if poll(&mut fds, patience) == Ok(0) {
                 return Err(format!("the server said nothing for {} s", PATIENCE.as_secs()));
+            }
+            if fds[1].any().unwrap_or(false) {
+                return Err("interrupted".to_owned());
             }
         }
         let mut line = String::new();

@@ -112,7 +112,7 @@ enum Command {
     ///
     /// Where all three streams are a terminal, the command gets a terminal of its own, inside the
     /// sandbox; Ctrl-C, Ctrl-Z and the window's size work, and there is no time limit unless
-    /// --timeout says so. A background job leaves the terminal alone until it comes to the
+    /// --timeout says so. Otherwise that of the settings holds. A background job leaves the terminal alone until it comes to the
     /// foreground. Colours, cursor movements and titles pass; orders to the terminal
     /// emulator (clipboard, links, printing, window reports) are taken out unless --raw is given.
     #[command(override_usage = "nix-sandbox-mcp exec [OPTIONS] -- COMMAND [ARGUMENT]...")]
@@ -156,13 +156,13 @@ enum Command {
 /// What `exec`, `run` and `plan` have in common.
 #[derive(Debug, Args)]
 struct Sandbox {
-    /// Directory that the sandbox sees, read-only, at /project
+    /// Directory that the sandbox sees, read-only, at /project (or PROJECT_MOUNT) [default: PROJECT_DIR]
     #[arg(long, value_name = "DIR")]
     project: Option<PathBuf>,
-    /// Seconds after which it is ended; fractions are allowed
+    /// Seconds after which it is ended, such as 0.5 [default: the settings', 30]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Memory limit, such as 512M
+    /// Memory limit [default: the settings', 512M]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     memory: Option<u64>,
 }
@@ -227,7 +227,13 @@ impl Sandbox {
 
     fn runner(&self, house: &dyn House) -> Result<Runner, String> {
         let project = self.project.as_ref().map(std::path::absolute).transpose();
-        house.runner(project.map_err(|error| format!("--project: {error}"))?)
+        let given =
+            project.map_err(|error| format!("--project: the working directory: {error}"))?;
+        let named = |error: String| match &self.project {
+            Some(_) => error.replacen("PROJECT_DIR=", "--project ", 1),
+            None => error,
+        };
+        house.runner(given).map_err(named)
     }
 }
 

@@ -52,8 +52,11 @@ impl Display for Size {
 
 /// Rows of cells, each column as wide as its widest cell; the last one is not padded.
 pub(super) fn columns<const N: usize>(rows: &[[String; N]], indent: &str) -> String {
+    // A name may hold a line feed; a row is one line.
+    let rows: Vec<[String; N]> =
+        rows.iter().map(|row| row.each_ref().map(|cell| cell.replace('\n', "\\n"))).collect();
     let mut widths = [0; N];
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }

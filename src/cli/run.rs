@@ -64,7 +64,7 @@ pub(super) fn code(house: &dyn House, arguments: &RunCode) -> Result<ExitCode, S
     if *json {
         print_json(&Told::of(&request, &outcome))?;
     } else if !matches!(outcome.ending, Ending::Exited { .. }) {
-        mention(&outcome.ending.to_string());
+        mention(&why(&outcome.ending).unwrap_or_else(|| outcome.ending.to_string()));
     }
     Ok(ExitCode::from(outcome.ending.exit_code()))
 }

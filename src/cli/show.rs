@@ -69,7 +69,10 @@ fn environment_row(listed: &Listed) -> [String; 4] {
         Err(absent) => [
             name,
             "-".to_owned(),
-            "cannot be used".to_owned(),
+            match absent {
+                Absent::NotBuilt | Absent::Building => "built by Nix".to_owned(),
+                Absent::Failed(_) => "cannot be used".to_owned(),
+            },
             absent.to_string().replace('\n', " | "),
         ],
     }

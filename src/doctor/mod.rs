@@ -37,6 +37,8 @@ pub struct Wanted {
     pub proc: ProcMode,
     /// Walls that must stand, besides those that always must.
     pub require: BTreeSet<Wall>,
+    /// What else makes the sandboxes, if not the engine does; what is found here is the engine's.
+    pub instead: Option<&'static str>,
     /// Whether a scope of the user's systemd may be entered for a cgroup, as servers do.
     pub scope: Scope,
 }
@@ -45,7 +47,13 @@ impl Wanted {
     /// The defaults.
     #[must_use]
     pub const fn of(outside: Ids) -> Self {
-        Self { outside, proc: ProcMode::Fresh, require: BTreeSet::new(), scope: Scope::Never }
+        Self {
+            outside,
+            proc: ProcMode::Fresh,
+            require: BTreeSet::new(),
+            instead: None,
+            scope: Scope::Never,
+        }
     }
 }
 
@@ -87,6 +95,9 @@ pub struct Report {
     pub walls: Vec<WallReport>,
     /// The facts.
     pub host: Host,
+    /// What else makes the sandboxes as the settings say: then all of this is what the engine could do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instead: Option<&'static str>,
 }
 
 /// The check that decides: a whole launch.
@@ -108,7 +119,7 @@ pub fn examine(wanted: &Wanted) -> Report {
     checks.push(checks::cgroup(&host, launched.as_deref().unwrap_or_default()));
     checks.push(checks::launch(&host, &launched));
     checks.extend(checks::switches(&host));
-    Report { checks, walls: launched.unwrap_or_default(), host }
+    Report { checks, walls: launched.unwrap_or_default(), host, instead: wanted.instead }
 }
 
 /// Whether the engine can make a sandbox here, without a cgroup: one whole launch, some

@@ -32,8 +32,18 @@ pub(super) fn verdict(report: &Report) -> String {
     verdict
 }
 
+fn instead(other: &str) -> String {
+    format!(
+        "the settings have {other} make the sandboxes. This is what the engine could do; which walls \
+         stand with {other}, each result says (`exec --json`)"
+    )
+}
+
 pub(super) fn report(report: &Report) -> String {
     let mut text = format!("{}\n", wrap(&verdict(report), 0));
+    if let Some(other) = report.instead {
+        let _ = writeln!(text, "note: {}", wrap(&instead(other), 6));
+    }
     if let Some(remedy) = remedy_of_no(report) {
         let _ = writeln!(text, "{:6}{}", "fix:", wrap(remedy, 6));
     }
@@ -164,7 +174,17 @@ mod tests {
                 wall(Wall::Cgroup, Strength::Off, "no cgroup"),
             ],
             host: Host::default(),
+            instead: None,
         }
+    }
+
+    #[test]
+    fn what_was_found_of_the_engine_is_not_said_of_another() {
+        let text = report(&Report { instead: Some("bubblewrap"), ..weak() });
+        assert!(
+            text.contains("\nnote: the settings have bubblewrap make the sandboxes."),
+            "{text}"
+        );
     }
 
     #[test]
@@ -206,6 +226,7 @@ this host: what is so for every process on it, in a sandbox or not
             ],
             walls: vec![],
             host: Host::default(),
+            instead: None,
         };
         let expected = "\
 can run: no; create: EPERM; a chroot
@@ -228,6 +249,7 @@ this host: what is so for every process on it, in a sandbox or not
             checks: vec![check(LAUNCH, Status::Ok, "a sandbox stood", None)],
             walls: vec![wall(Wall::Namespaces, Strength::Active, "seven")],
             host: Host::default(),
+            instead: None,
         };
         assert_eq!(report.verdict(), "can run: yes; every wall stands");
         assert_eq!(report.exit_code(), 0);

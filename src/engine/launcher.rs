@@ -455,7 +455,7 @@ fn serve(socket: &OwnedFd, prepared: &mut Prepared) -> i32 {
             Ok(Some(Asked::Perform(task, launch))) => perform(socket, prepared, task, &launch),
             Ok(Some(Asked::Forget(template))) => {
                 prepared.workshop.iter_mut().for_each(|workshop| workshop.forget(template));
-                (Ok(None), None)
+                continue;
             }
             Ok(Some(Asked::InVain(error))) => (Err(error), None),
             // What is still on its way belongs to this request, and would be taken for others.

@@ -12,8 +12,9 @@
 //! | System V memory, queues and semaphores | `/proc/sysvipc` | also where nobody maps them |
 //! | memfds, pipes, sockets that nobody maps | not seen | `RLIMIT_FSIZE` and `RLIMIT_NOFILE` bound them |
 //!
-//! It may cost a hundredth of a processor, and looks the more rarely the dearer a look is. So it is
-//! late by some milliseconds, and what is used for a shorter time goes unseen.
+//! It looks the more rarely the dearer a look is, so that it costs a hundredth of a processor; but every
+//! 100 ms at least, which costs more where there are hundreds of processes. It is late by some
+//! milliseconds, and what is used for a shorter time goes unseen.
 
 use std::fs;
 use std::path::PathBuf;

@@ -154,7 +154,8 @@ fn owner_namespace(outside: u32) -> Result<OwnedFd, StepError> {
 }
 
 fn map_and_open(pid: i32, outside: u32) -> nix::Result<OwnedFd> {
-    // uid 0 of the files becomes `outside`; every other owner stays who it is.
+    // uid 0 of the files becomes `outside`, and owners below that stay who they are; `outside` itself and all
+    // above are nobody: a map is one to one.
     let map = format!("0 {outside} 1\n1 1 {}\n", outside.saturating_sub(1));
     for name in ["uid_map", "gid_map"] {
         std::fs::write(format!("/proc/{pid}/{name}"), &map)

@@ -91,12 +91,11 @@ pub(super) fn send(socket: &OwnedFd, launch: &Launch, task: Task) -> Result<(), 
     Ok(())
 }
 
-/// The server has no more use for a template.
+/// The server has no more use for a template. Nothing is answered, so nobody waits.
 pub(super) fn forget(socket: &OwnedFd, template: u64) -> Result<(), LauncherError> {
     let bytes = serde_json::to_vec(&Message::Forget(template));
     let bytes = bytes.map_err(|error| gone(&error.to_string()))?;
-    kernel::send_message(socket.as_fd(), &bytes, &[]).map_err(unreached)?;
-    answer(socket).map(drop)
+    kernel::send_message(socket.as_fd(), &bytes, &[]).map_err(unreached)
 }
 
 fn unreached(errno: Errno) -> LauncherError {

@@ -527,14 +527,19 @@ enum FlakeError {
     Start(io::Error),
     #[error("cancelled before it was built")]
     Cancelled,
-    #[error("`nix` failed with {status}{}", after(said))]
+    #[error("`nix` failed{}", after(said, *status))]
     Failed { status: std::process::ExitStatus, said: String },
     #[error("what was built is no environment: {0}")]
     Artifact(String),
 }
 
-fn after(said: &str) -> String {
-    if said.is_empty() { String::new() } else { format!("; its last lines:\n{said}") }
+/// The first line is all that some readers show.
+fn after(said: &str, status: std::process::ExitStatus) -> String {
+    let told = said.lines().find(|line| line.starts_with("error:"));
+    match told.or(said.lines().next_back()) {
+        Some(why) => format!(": {why}\n{status}; its last lines:\n{said}"),
+        None => format!(" with {status}"),
+    }
 }
 
 impl fmt::Display for Flake {

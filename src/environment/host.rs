@@ -1,7 +1,8 @@
 //! Host environments: a preset made of the programs of this machine, where no Nix is installed.
 //!
 //! Shown are the trees in which a distribution keeps programs, read-only, and the interpreter's own
-//! prefix when it lies elsewhere. Of `/etc`, `/home` and `/root` nothing else.
+//! prefix when it lies elsewhere. Of `/home` and `/root` nothing else; of `/etc` what programs need to
+//! start at all ([`ETC`], Java's settings).
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag};
-use nix::unistd::geteuid;
+use nix::unistd::{getegid, geteuid};
 
 use crate::plan::{FileIdentity, HostFile, Ids};
 
@@ -109,14 +109,20 @@ pub(crate) fn check_trusted(path: &Path, euid: u32) -> Result<(), SourceError> {
     let flags = AtFlags::empty();
     let stat = nix::sys::stat::fstatat(nix::fcntl::AT_FDCWD, path, flags)
         .map_err(|errno| SourceError::Io { path: path.to_owned(), errno })?;
-    trusted(path, stat.st_uid, stat.st_mode, euid)
+    trusted(path, (stat.st_uid, stat.st_gid), stat.st_mode, euid)
 }
 
-fn trusted(path: &Path, owner: u32, mode: u32, euid: u32) -> Result<(), SourceError> {
+/// `owner` is a user and a group. The group counts as ours if it is the one that we are in: with most
+/// distributions everybody has one of his own, and a umask of 002. In a sticky directory nobody can replace
+/// what is another's (`/nix/store`).
+fn trusted(path: &Path, owner: (u32, u32), mode: u32, euid: u32) -> Result<(), SourceError> {
+    let (owner, group) = owner;
     let problem = if owner != euid && owner != 0 {
         format!("belongs to uid {owner}, neither to root nor to uid {euid}, who runs this program")
     } else if mode & 0o002 != 0 {
         format!("can be changed by everybody (mode {:o}); chmod o-w", mode & 0o7777)
+    } else if mode & 0o1020 == 0o020 && group != 0 && group != getegid().as_raw() {
+        format!("can be changed by the group {group} (mode {:o}); chmod g-w", mode & 0o7777)
     } else {
         return Ok(());
     };
@@ -156,7 +162,7 @@ pub(crate) fn read_small(
         return Err(no_file(kind(&stat)));
     }
     let about = file.metadata().map_err(io)?;
-    trusted(path, about.uid(), about.mode(), euid)?;
+    trusted(path, (about.uid(), about.gid()), about.mode(), euid)?;
     read_capped(&file, limit)
         .map_err(io)?
         .ok_or_else(|| SourceError::Size { path: path.to_owned(), limit })
@@ -237,6 +243,16 @@ mod tests {
         refused(dir.path(), "is a directory, not a regular file");
         fs::set_permissions(at("four"), fs::Permissions::from_mode(0o646)).expect("chmod");
         refused(&at("four"), "can be changed by everybody (mode 646); chmod o-w");
+        let trusted = |group, mode| trusted(dir.path(), (me(), group), mode, me());
+        let own = getegid().as_raw();
+        for (group, mode) in
+            [(own, 0o100_664), (0, 0o100_664), (own + 1, 0o100_644), (own + 1, 0o041_775)]
+        {
+            trusted(group, mode).expect("nobody else's");
+        }
+        let error = trusted(own + 1, 0o100_664).expect_err("another group's").to_string();
+        let says = format!("can be changed by the group {} (mode 664); chmod g-w", own + 1);
+        assert!(error.ends_with(&says), "{error}");
     }
 
     #[test]

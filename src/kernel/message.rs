@@ -47,7 +47,8 @@ pub fn send_message(
 /// Waits for one message; `None` when the other end is closed. Descriptors are close-on-exec.
 ///
 /// # Errors
-/// `EMSGSIZE` for a message that was cut off, of bytes or of descriptors.
+/// `EMSGSIZE` for a message whose bytes were cut off, `ENOBUFS` for one whose descriptors were: no more may be
+/// open here, and those that came are open and nobody's.
 pub fn receive_message(socket: BorrowedFd<'_>) -> nix::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut bytes = vec![0; MESSAGE_BYTES];
     let mut space = cmsg_space!([RawFd; MESSAGE_DESCRIPTORS]);
@@ -68,7 +69,7 @@ pub fn receive_message(socket: BorrowedFd<'_>) -> nix::Result<Option<(Vec<u8>, V
                 fds.extend(received.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
             }
         }
-        if message.flags.intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC) {
+        if message.flags.contains(MsgFlags::MSG_TRUNC) {
             return Err(Errno::EMSGSIZE);
         }
         message.bytes

@@ -1,8 +1,7 @@
 //! Thin typed calls that no crate has.
 //!
-//! One function per system call, errors as [`nix::errno::Errno`], descriptors as
-//! [`std::os::fd::OwnedFd`]. Nothing here decides anything; the decisions are made in
-//! [`crate::engine`]. This is the only floor where `unsafe` may stand, besides the clone call.
+//! Errors are [`nix::errno::Errno`], descriptors [`std::os::fd::OwnedFd`]. What shall hold is decided in
+//! [`crate::engine`]; here is how the kernel is told. This is the only floor where `unsafe` may stand.
 
 mod clone;
 mod memory;

@@ -264,6 +264,7 @@ fn the_settings_file_is_read_and_held_against_what_can_be() {
         ),
         ("inherit_env = [\"A=B\"]", "`inherit_env`: \"A=B\" is no name of a variable"),
         ("inherit_env = [\"HOME\"]", "`inherit_env`: HOME is set by the sandbox itself"),
+        ("inherit_env = [\"A\", \"LANG\"]", "`inherit_env`: LANG is set by the sandbox itself"),
     ] {
         let expected = format!("NIX_SANDBOX_CONFIG={} cannot be used: {says}", path.display());
         assert_eq!(with(text).map(|_| ()), Err(expected), "{text}");

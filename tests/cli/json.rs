@@ -169,7 +169,12 @@ fn run_says_how_it_ended_if_it_was_no_exit() {
     let half = seconds(0.5);
     let output = fed(&["run", "--env", "shell", "--timeout", &half], b"printf '\\377'; sleep 1000");
     assert_eq!((code(&output), output.stdout.as_slice()), (124, &b"\xff"[..]));
-    assert_eq!(stderr(&output), format!("nix-sandbox-mcp: timed out after {half} s\n"));
+    assert_eq!(
+        stderr(&output),
+        format!(
+            "nix-sandbox-mcp: timed out after {half} s; --timeout SECONDS sets another limit\n"
+        )
+    );
     let output = fed(&["run", "--env", "shell", "--json"], b"kill -9 $$");
     assert_eq!(parsed(&output.stdout)["ending"], json!({"kind": "signaled", "signal": 9}));
 }

@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use nix_sandbox::doctor::{Wanted, examine};
-use nix_sandbox::engine::cgroup::Scope;
 use nix_sandbox::plan::{Identity, Ids, ProcMode, Wall};
 
 fn main() -> ExitCode {
@@ -35,7 +34,7 @@ fn report(form: &str) -> ExitCode {
     let proc = if form == "no-proc" { ProcMode::None } else { ProcMode::Fresh };
     let require =
         if form == "require-cgroup" { BTreeSet::from([Wall::Cgroup]) } else { BTreeSet::new() };
-    let report = examine(&Wanted { outside, proc, require, scope: Scope::Never });
+    let report = examine(&Wanted { proc, require, ..Wanted::of(outside) });
     let text = match form {
         "text" => report.to_text(),
         _ => serde_json::to_string_pretty(&report).expect("JSON"),

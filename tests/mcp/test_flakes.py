@@ -151,7 +151,7 @@ def test_a_failed_build_s_last_lines_reach_the_caller_and_others_run():
         assert text.startswith("sandbox error (host): the environment \"bad\" cannot be used: `nix` failed"), text
         assert server.run(2, "fine", env="good").startswith("fine\n[exit 0")
         names, words = env_of(server, 3)
-        assert "bad" not in names and "bad: failed: `nix` failed with exit status: 1" in words, (names, words)
+        assert "bad" not in names and "bad: failed: `nix` failed" in words, (names, words)
         listed = it.envs("bad", "good")
         assert listed["bad"]["state"] == "failed" and "line 3" in listed["bad"]["reason"], listed
         assert listed["good"]["state"] == "ready", listed

@@ -299,6 +299,13 @@ def test_the_end_of_python_is_its_own():
             assert text.split("[exit 0")[0] == plain(place, code) != "", text
 
 
+def test_python_imports_what_it_has_written():
+    code = "open('mine.py', 'w').write('x = 42'); import mine; print(mine.x)"
+    with serving(NIX_SANDBOX_POOL="0") as server:
+        needs(server, "python")
+        assert server.run(1, code, env="python").startswith("42\n")
+
+
 def test_warm_node_does_what_a_cold_one_does():
     texts = alike(
         "node",

@@ -266,9 +266,9 @@ async def test_a_backend_of_matplotlib_that_the_operator_chose_stays():
         os.chmod(place, 0o755)
         code = "import os; print(os.environ['MPLBACKEND'], os.environ.get('PYTHONPATH'))"
         for given, wanted in [
-            ({"MPLBACKEND": "agg"}, "agg None"),
-            ({"MPLBACKEND": "agg", "PYTHONPATH": "/mine"}, "agg /mine"),
-            ({"PYTHONPATH": "/mine"}, "module://figure_files /mine:/agent/lib"),
+            ({"MPLBACKEND": "agg"}, "agg /workspace"),
+            ({"MPLBACKEND": "agg", "PYTHONPATH": "/mine"}, "agg /mine:/workspace"),
+            ({"PYTHONPATH": "/mine"}, "module://figure_files /mine:/workspace:/agent/lib"),
         ]:
             async with connected(NIX_SANDBOX_CONFIG=file.name, **given) as client:
                 text, _, _ = await run(client, "python", code)

@@ -291,7 +291,7 @@ fn check_source(source: &HostFile, path: &Path) -> Result<(), String> {
 }
 
 impl Sandbox {
-    /// Ends it and waits for its end. Whether the payload had ended before.
+    /// Ends it and waits for its end.
     pub(super) fn kill(&self) {
         let _ = kernel::pidfd_signal(self.pid1.as_fd(), libc::SIGKILL);
         let _ = waitpid(self.bwrap, None);

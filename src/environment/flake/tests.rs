@@ -1,3 +1,5 @@
+use std::os::unix::process::ExitStatusExt;
+
 use super::*;
 
 #[test]
@@ -36,8 +38,12 @@ fn of_what_nix_says_the_end_is_kept() {
     let many: Vec<u8> = (0..99).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
     let kept = last_lines(&many);
     assert!(kept.starts_with("line 87\n") && kept.ends_with("\nline 98"), "{kept}");
-    assert_eq!(after(""), "");
-    assert_eq!(after("x"), "; its last lines:\nx");
+    let status = std::process::ExitStatus::from_raw(1 << 8);
+    assert_eq!(after("", status), " with exit status: 1");
+    assert_eq!(after("x", status), ": x\nexit status: 1; its last lines:\nx");
+    let said = "building\nerror: no such attribute\n  at line 3";
+    let first = after(said, status).lines().next().map(str::to_owned);
+    assert_eq!(first.as_deref(), Some(": error: no such attribute"));
 }
 
 #[test]
