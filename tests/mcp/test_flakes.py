@@ -9,11 +9,15 @@ import contextlib
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import harness
+import host
 from harness import SERVER
 from test_operator import serving
 from test_raw import PATIENCE, text_of
@@ -86,6 +90,12 @@ class Place:
     def open_gate(self):
         with open(f"{self.path}/gate", "w", encoding="utf-8") as gate:
             gate.write("go on\n")
+
+    def nobody_waits_at_the_gate(self):
+        # Whoever opens a FIFO without a reader, and does not wait, is told that there is none.
+        with contextlib.suppress(OSError):
+            os.close(os.open(f"{self.path}/gate", os.O_WRONLY | os.O_NONBLOCK))
+            raise AssertionError("somebody still waits at the gate")
 
     def envs(self, *names):
         """What `envs` of another process says of each."""
@@ -176,10 +186,38 @@ def test_a_call_that_waits_can_be_cancelled_and_what_builds_ends_with_the_server
             assert server.run(2, "echo 1").startswith("1\n[exit 0")
             server.hang_up()
             assert server.ended(10) == 0
-        # Whoever opens a FIFO without a reader, and does not wait, is told that there is none.
-        with contextlib.suppress(OSError):
-            os.close(os.open(f"{it.path}/gate", os.O_WRONLY | os.O_NONBLOCK))
-            raise AssertionError("somebody still waits at the gate")
+        it.nobody_waits_at_the_gate()
+        # It was stopped, and nothing is wrong with it.
+        assert it.envs("slow")["slow"]["state"] == "not built"
+
+
+def test_a_cancelled_call_that_waited_for_a_build_leaves_its_seat_and_its_line():
+    with place() as it:
+        audit = f"{it.path}/audit.jsonl"
+        settings = {**it.settings("slow"), "NIX_SANDBOX_AUDIT": audit, "NIX_SANDBOX_MAX_RUNS": "1"}
+        with serving(**settings) as server:
+            server.start(1, "x", env="slow")
+            server.notify("notifications/cancelled", requestId=1)
+            assert server.run(2, "echo 1").startswith("1\n[exit 0")
+        with open(audit, encoding="utf-8") as file:
+            environments = [json.loads(line)["environment"] for line in file]
+        assert environments == ["slow", "shell"], environments
+
+
+def test_ctrl_c_ends_a_command_line_that_waits_for_a_build():
+    with place() as it:
+        for end in signal.SIGINT, signal.SIGTERM:
+            with open(f"{it.path}/calls", "w", encoding="utf-8"):
+                pass
+            env = {**os.environ, **it.settings("slow")}
+            process = subprocess.Popen([SERVER, "exec", "--env", "slow", "--", "x"], env=env, stdin=subprocess.DEVNULL)
+            deadline = time.monotonic() + PATIENCE
+            while "build " not in host.read(f"{it.path}/calls"):
+                assert time.monotonic() < deadline, "it never builds"
+                time.sleep(0.01)
+            process.send_signal(end)
+            assert process.wait(PATIENCE) == -end
+            it.nobody_waits_at_the_gate()
 
 
 def test_the_command_line_builds_what_it_needs():
