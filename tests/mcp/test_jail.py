@@ -11,12 +11,16 @@ import json
 import os
 import select
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import harness
+import host
 from harness import SERVER
 from test_operator import serving
 from test_raw import PATIENCE
@@ -140,6 +144,23 @@ def wait_for(pidfd):
     ready, _, _ = select.select([pidfd], [], [], PATIENCE)
     os.close(pidfd)
     assert ready, "a process is left"
+
+
+def test_that_bubblewrap_was_killed_is_not_told_as_a_start_that_failed():
+    """As a cgroup is killed as a whole, or its memory is used up."""
+    bubblewrap()
+    env = {**os.environ, "NIX_SANDBOX_BACKEND": "jail"}
+    words = [SERVER, "exec", "--json", "--", "sh", "-c", "echo up >&2; sleep 1000"]
+    with subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        ones = lambda: [pid for pid in host.below(process.pid) if host.read(f"/proc/{pid}/comm") == "bwrap\n"]
+        sleeps = lambda: [pid for pid in host.below(process.pid) if host.read(f"/proc/{pid}/comm") == "sleep\n"]
+        deadline = time.monotonic() + PATIENCE
+        while not sleeps():
+            assert time.monotonic() < deadline, "it never runs"
+            time.sleep(0.01)
+        os.kill(ones()[0], signal.SIGKILL)
+        told = json.loads(process.communicate(timeout=PATIENCE)[0])
+    assert told["ending"] == {"kind": "signaled", "signal": signal.SIGKILL}, told
 
 
 def test_exit_codes_signals_and_a_time_out_are_as_with_the_engine():
