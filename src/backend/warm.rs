@@ -97,8 +97,7 @@ fn give(
     if fcntl(fifo, FcntlArg::F_GETPIPE_SZ)? < length {
         fcntl(fifo, FcntlArg::F_SETPIPE_SZ(length))?;
     }
-    file.write_all(code)
-        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    file.write_all(code).map_err(|error| kernel::errno(&error))?;
     renameat(&directory, LATER, &directory, name)?;
     write(go, &[1])?;
     // EPIPE: the interpreter has ended. An empty pipe takes as much at once as it holds.

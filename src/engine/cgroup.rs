@@ -521,9 +521,7 @@ fn remove_stale(base: &Path) {
 
 fn remove_both(leaf: &Path) -> nix::Result<()> {
     let remove = |path: &Path| match fs::remove_dir(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(kernel::errno(&error)),
         _ => Ok(()),
     };
     remove(&leaf.join("in")).and_then(|()| remove(leaf))
@@ -532,7 +530,7 @@ fn remove_both(leaf: &Path) -> nix::Result<()> {
 /// Waits until no process is left. The kernel wakes whoever polls cgroup.events for POLLPRI
 /// after it has read it.
 fn wait_empty(path: &Path, at_most: Duration) -> nix::Result<()> {
-    let io = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+    let io = |error: std::io::Error| kernel::errno(&error);
     let mut events = File::open(path.join("cgroup.events")).map_err(io)?;
     let deadline = Instant::now() + at_most;
     loop {
@@ -568,7 +566,7 @@ fn born_in(leaf: &Leaf) -> nix::Result<()> {
 /// Starts this program once more, in a scope that the user's systemd delegates to it. Returns only
 /// when that cannot be.
 fn enter_scope() -> Result<std::convert::Infallible, Refused> {
-    let os = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+    let os = |error: std::io::Error| kernel::errno(&error);
     let failed = |errno| StepError::new("start", "systemd-run", errno);
     if std::env::var_os(IN_SCOPE).is_some() {
         return Err(Refused::Because("a scope of the user's systemd was entered already"));
@@ -599,7 +597,7 @@ fn systemd_run(program: &Path) -> Command {
 
 /// Whether a command ends with 0, in that time.
 fn ends_well(mut command: Command, at_most: Duration) -> nix::Result<bool> {
-    let os = |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+    let os = |error: std::io::Error| kernel::errno(&error);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(os)?;
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
@@ -631,7 +629,7 @@ fn write(directory: &Path, file: &str, value: &str) -> Result<(), StepError> {
 }
 
 fn at(step: &str, path: &Path, error: &std::io::Error) -> StepError {
-    let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+    let errno = kernel::errno(error);
     StepError::new(step, path.display(), errno)
 }
 

@@ -237,7 +237,7 @@ impl Line {
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::from(own))
             .spawn()
-            .map_err(|error| failed(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))?;
+            .map_err(|error| failed(kernel::errno(&error)))?;
         let mut line = Self { socket, process, templates: None };
         let (_, outputs) = answer(&line.socket)?;
         line.templates = outputs.as_ref().map(|_| VecDeque::new());

@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use serde::{Deserialize, Serialize};
 
+use crate::kernel;
 use crate::outcome::WallReport;
 
 /// A step that the kernel refused.
@@ -76,7 +77,7 @@ impl<T> At<T> for nix::Result<T> {
 impl<T> At<T> for std::io::Result<T> {
     fn at(self, step: &str, subject: impl std::fmt::Display) -> Result<T, StepError> {
         self.map_err(|error| {
-            let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+            let errno = kernel::errno(&error);
             StepError::new(step, subject, errno)
         })
     }

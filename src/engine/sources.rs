@@ -57,7 +57,7 @@ impl Sources {
         }
         let outside = plan.identity().outside.uid;
         let opened = bind_sources(plan).map(|(_, source)| self.open_one(source, outside));
-        // A root who may not mount (a container's): pid 1 opens them as any user would.
+        // Root without CAP_SYS_ADMIN, as in a container: pid 1 opens them as any user would.
         Ok(opened.collect::<Result<Option<_>, _>>()?.unwrap_or_default())
     }
 
@@ -159,7 +159,7 @@ fn map_and_open(pid: i32, outside: u32) -> nix::Result<OwnedFd> {
     let map = format!("0 {outside} 1\n1 1 {}\n", outside.saturating_sub(1));
     for name in ["uid_map", "gid_map"] {
         std::fs::write(format!("/proc/{pid}/{name}"), &map)
-            .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+            .map_err(|error| kernel::errno(&error))?;
     }
     let path = format!("/proc/{pid}/ns/user");
     open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())

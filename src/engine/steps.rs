@@ -267,8 +267,8 @@ pub fn template(plan: &Plan) -> Vec<Step<'_>> {
     shared(plan, &mut steps);
     let places = plan.mounts().iter().filter(|mount| mount.kind.is_own());
     steps.extend(places.filter_map(|mount| match mount.kind {
-        // A fresh procfs is allowed only beside one that hides nothing (mount_namespaces(7)). This
-        // one is of a PID namespace that ends with the template's maker, and is covered by it.
+        // The kernel allows a fresh procfs only beside one over which nothing is mounted
+        // (mount_namespaces(7)). This one lists no process: its PID namespace ends with the template's maker.
         MountKind::Proc if plan.access().proc == ProcMode::Fresh => Some(Step::Proc),
         MountKind::Code => mount.at.parent().map(Step::Directory),
         _ => Some(Step::Directory(&mount.at)),

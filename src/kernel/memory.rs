@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::OwnedFd;
 
-use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 /// One that holds `bytes`, to be read from its beginning. `name` is for people who look into `/proc`.
@@ -15,9 +14,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 /// `EMFILE`, `ENFILE`, `ENOMEM`.
 pub fn file_in_memory(name: &CStr, bytes: &[u8]) -> nix::Result<OwnedFd> {
     let mut file = File::from(memfd_create(name, MFdFlags::MFD_CLOEXEC)?);
-    file.write_all(bytes)
-        .and_then(|()| file.rewind())
-        .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+    file.write_all(bytes).and_then(|()| file.rewind()).map_err(|error| super::errno(&error))?;
     Ok(file.into())
 }
 

@@ -35,3 +35,9 @@ use nix::errno::Errno;
 fn check(value: libc::c_long) -> nix::Result<libc::c_long> {
     if value < 0 { Err(Errno::last()) } else { Ok(value) }
 }
+
+/// The kernel's answer in an error of the standard library; `EIO` for one that is not the kernel's.
+#[must_use]
+pub fn errno(error: &std::io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+}

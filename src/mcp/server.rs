@@ -89,7 +89,7 @@ pub(super) async fn serve(door: Arc<dyn Door>, options: Options, wire: Wire) -> 
     Ok(())
 }
 
-/// What the name of a kept output is a resource by.
+/// What comes before the name of a kept output in its resource's URI.
 const OUTPUT_URI: &str = "sandbox://outputs/";
 
 /// How often the house is put in order.

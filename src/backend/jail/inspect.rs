@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use crate::engine::StepError;
+use crate::kernel;
 use crate::plan::{Ids, Jail, MountKind, Plan};
 
 const NAMESPACES: [&str; 7] = ["user", "pid", "mnt", "net", "ipc", "uts", "cgroup"];
@@ -27,7 +28,7 @@ pub(super) fn inspect(pid: Pid, plan: &Plan, jail: &Jail) -> Result<(), StepErro
     let failed = |what: String, errno| StepError::new(&step, what, errno);
     let read = |name: &str| {
         let unread = |error: std::io::Error| {
-            let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+            let errno = kernel::errno(&error);
             failed(format!("does not show its {name}"), errno)
         };
         fs::read(format!("/proc/{pid}/{name}")).map_err(unread)

@@ -132,7 +132,7 @@ impl Jail {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| failed(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)))?;
+            .map_err(|error| failed(kernel::errno(&error)))?;
         let mut jailers = self.jailers();
         // Those that have ended leave no zombie for longer than until here.
         jailers.retain_mut(|jailer| matches!(jailer.try_wait(), Ok(None)));

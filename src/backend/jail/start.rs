@@ -163,8 +163,7 @@ fn open_data(task: &Task, data: Data<'_>) -> nix::Result<OwnedFd> {
     match (data, &task.start.code) {
         (Data::Text(text), _) => kernel::file_in_memory(c"file", text.as_bytes()),
         (Data::Code, Some(code)) => {
-            let io =
-                |error: std::io::Error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+            let io = |error: std::io::Error| kernel::errno(&error);
             let mut code = File::from(code.try_clone().map_err(io)?);
             code.rewind().map_err(io)?;
             Ok(code.into())
@@ -194,7 +193,7 @@ fn program(task: &Task, arguments: RawFd) -> (CString, Vec<CString>, Vec<CString
     };
     let number = arguments.to_string();
     if let Some(Jail { program, .. }) = task.jail() {
-        // It has the interpreter's name in itself.
+        // The jail already contains the interpreter's path.
         let variables = vec![c_string(format!("NIX_SANDBOX_ARGS_FD={number}").as_ref())];
         return (c_string(program.path.as_os_str()), words(&["jail"], &command[1..]), variables);
     }
