@@ -6,7 +6,7 @@ use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
 
 use super::diagnosis::{Cause, Diagnosis};
-use super::mountinfo::mounts;
+use crate::engine::mountinfo::mounts;
 
 /// Which versions are mounted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,8 +104,8 @@ impl Cgroup {
 }
 
 fn place(mountinfo: &str, own: &str) -> (Layout, Option<PathBuf>) {
-    let v1 = mounts(mountinfo).any(|mount| mount.kind == "cgroup");
-    let v2 = mounts(mountinfo).find(|mount| mount.kind == "cgroup2").map(|mount| mount.at);
+    let v1 = mounts(mountinfo.as_bytes()).any(|mount| mount.kind == "cgroup");
+    let v2 = mounts(mountinfo.as_bytes()).find(|mount| mount.kind == "cgroup2");
     let layout = match (v1, &v2) {
         (false, None) => Layout::None,
         (true, None) => Layout::V1,
@@ -113,7 +113,11 @@ fn place(mountinfo: &str, own: &str) -> (Layout, Option<PathBuf>) {
         (false, Some(_)) => Layout::V2,
     };
     let ours = own.lines().find_map(|line| line.strip_prefix("0::"));
-    let path = v2.zip(ours).map(|(at, ours)| Path::new(&at).join(ours.trim_start_matches('/')));
+    // Of a container's mount the upper part of the path is not seen.
+    let path = v2.zip(ours).and_then(|(mount, ours)| {
+        let below = Path::new(ours).strip_prefix(&mount.root).ok()?;
+        Some(mount.at.components().chain(below.components()).collect())
+    });
     (layout, path)
 }
 
@@ -139,6 +143,10 @@ mod tests {
         let path = Some(PathBuf::from("/sys/fs/cgroup/user.slice/a.scope"));
         assert_eq!(place(V2, own), (Layout::V2, path.clone()));
         assert_eq!(place(&format!("{V1}\n{V2}"), own), (Layout::Hybrid, path));
+        let part = "41 31 0:38 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw";
+        let path = Some(PathBuf::from("/sys/fs/cgroup/inner"));
+        assert_eq!(place(part, "0::/box/inner\n"), (Layout::V2, path));
+        assert_eq!(place(part, "0::/elsewhere\n"), (Layout::V2, None));
     }
 
     fn v2(delegated: bool, controllers: &[&str]) -> Cgroup {

@@ -1,6 +1,10 @@
 //! What `/proc/self/mountinfo` tells of the host (proc_pid_mountinfo(5)).
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
+
+use crate::engine::mountinfo::mounts;
 
 /// The state of `/proc`, on which depends whether the kernel allows a fresh one in a sandbox
 /// (mount_namespaces(7)): it must be there, whole, and not more restricted than the fresh one.
@@ -14,44 +18,22 @@ pub struct ProcMount {
     pub over_mounts: Vec<String>,
 }
 
-/// One mount.
-pub(super) struct Mount<'t> {
-    pub(super) id: &'t str,
-    pub(super) at: String,
-    pub(super) options: &'t str,
-    pub(super) kind: &'t str,
-}
-
-pub(super) fn mounts(text: &str) -> impl DoubleEndedIterator<Item = Mount<'_>> {
-    text.lines().filter_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        let mut left = left.split(' ');
-        let id = left.next()?;
-        let at = unescape(left.nth(3)?);
-        Some(Mount { id, at, options: left.next()?, kind: right.split(' ').next()? })
-    })
-}
-
-/// The kernel writes space, tab, newline and backslash in octal.
-fn unescape(text: &str) -> String {
-    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
-    escapes.iter().fold(text.to_owned(), |text, (code, plain)| text.replace(code, plain))
-}
-
 /// Directories of procfs that are made to be mounted on, and hide nothing.
 const MADE_FOR_MOUNTS: [&str; 3] = ["/proc/sys/fs/binfmt_misc", "/proc/fs/nfsd", "/proc/openprom"];
 
 pub(super) fn proc_mount(text: &str) -> ProcMount {
-    let own = mounts(text).rfind(|mount| mount.at == "/proc" && mount.kind == "proc");
-    let mut over_mounts: Vec<String> = mounts(text)
-        .map(|mount| mount.at)
-        .filter(|at| at.starts_with("/proc/") && !MADE_FOR_MOUNTS.contains(&at.as_str()))
+    let proc = Path::new("/proc");
+    let own = mounts(text.as_bytes()).rfind(|mount| mount.at == proc && mount.kind == "proc");
+    let mut over_mounts: Vec<String> = mounts(text.as_bytes())
+        .filter(|mount| mount.at.starts_with(proc) && mount.at != proc)
+        .map(|mount| mount.at.display().to_string())
+        .filter(|at| !MADE_FOR_MOUNTS.contains(&at.as_str()))
         .collect();
     over_mounts.sort();
     over_mounts.dedup();
     ProcMount {
         mounted: own.is_some(),
-        read_only: own.is_some_and(|mount| mount.options.split(',').any(|word| word == "ro")),
+        read_only: own.is_some_and(|mount| mount.has("ro")),
         over_mounts,
     }
 }
@@ -61,14 +43,16 @@ pub(super) fn proc_mount(text: &str) -> ProcMount {
 /// No mount at `/` is a sure sign. A mount at `/` is told from the namespace's root by where pid 1
 /// sees it, if pid 1 is in the same namespace; else that cannot be known.
 pub(super) fn chroot(own: &str, first: Option<&str>) -> Option<bool> {
+    let top = Path::new("/");
+    let own = own.as_bytes();
     mounts(own).next()?;
-    let roots: Vec<&str> = mounts(own).filter(|mount| mount.at == "/").map(|m| m.id).collect();
+    let roots: Vec<String> = mounts(own).filter(|mount| mount.at == top).map(|it| it.id).collect();
     if roots.is_empty() {
         return Some(true);
     }
-    let places: Vec<String> =
-        mounts(first?).filter(|mount| roots.contains(&mount.id)).map(|mount| mount.at).collect();
-    if places.iter().any(|at| at == "/") {
+    let first = mounts(first?.as_bytes()).filter(|mount| roots.contains(&mount.id));
+    let places: Vec<_> = first.map(|mount| mount.at).collect();
+    if places.iter().any(|at| at == top) {
         Some(false)
     } else {
         (!places.is_empty()).then_some(true)
@@ -76,7 +60,8 @@ pub(super) fn chroot(own: &str, first: Option<&str>) -> Option<bool> {
 }
 
 pub(super) fn root_is_initramfs(text: &str) -> bool {
-    mounts(text).rfind(|mount| mount.at == "/").is_some_and(|mount| mount.kind == "rootfs")
+    let last = mounts(text.as_bytes()).rfind(|mount| mount.at == Path::new("/"));
+    last.is_some_and(|mount| mount.kind == "rootfs")
 }
 
 #[cfg(test)]

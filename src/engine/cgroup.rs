@@ -31,6 +31,7 @@ use nix::sys::stat::Mode;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Gid, Pid, Uid, chown};
 
+use super::mountinfo::{Mount, mounts};
 use super::privilege;
 use super::removal::{self, Part};
 use super::report::StepError;
@@ -424,24 +425,19 @@ impl Tree {
 
     /// Sources: proc_pid_mountinfo(5), cgroups(7).
     fn parse(mountinfo: &str, cgroup: &str) -> Result<Self, NoCgroup> {
-        let mut mounts = mountinfo.lines().filter_map(|line| {
-            let (before, after) = line.split_once(" - ")?;
-            let mut fields = before.split(' ').skip(3);
-            let (top, at, options) = (fields.next()?, fields.next()?, fields.next()?);
-            let kind = after.split(' ').next()?;
-            (kind == "cgroup2").then_some((Path::new(top), Path::new(at), options))
-        });
-        let (top, at, options) = mounts.next().ok_or(NoCgroup::NotMounted)?;
-        if options.split(',').any(|option| option == "ro") {
+        let mount = mounts(mountinfo.as_bytes()).find(|mount| mount.kind == "cgroup2");
+        let mount = mount.ok_or(NoCgroup::NotMounted)?;
+        if mount.has("ro") {
             return Err(NoCgroup::ReadOnly);
         }
+        let Mount { root: top, at, .. } = mount;
         let own = cgroup.lines().find_map(|line| line.strip_prefix("0::"));
-        let own = own.and_then(|own| Path::new(own).strip_prefix(top).ok());
+        let own = own.and_then(|own| Path::new(own).strip_prefix(&top).ok());
         // Outside of what is mounted: a container that shows a part in which it is not.
         let own = own.filter(|own| !own.starts_with("..")).ok_or(NoCgroup::NotMounted)?;
         // Without a trailing slash, which join() would leave for an empty path.
-        let own = if own.as_os_str().is_empty() { at.to_owned() } else { at.join(own) };
-        Ok(Self { root: at.to_owned(), own })
+        let own = if own.as_os_str().is_empty() { at.clone() } else { at.join(own) };
+        Ok(Self { root: at, own })
     }
 }
 

@@ -26,6 +26,7 @@ mod landlock;
 pub mod launcher;
 pub(crate) mod masks;
 pub(crate) mod memory_watch;
+pub mod mountinfo;
 mod outputs;
 pub(crate) mod payload;
 pub mod privilege;

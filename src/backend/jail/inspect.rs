@@ -3,13 +3,14 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use crate::engine::StepError;
+use crate::engine::mountinfo::mounts;
 use crate::kernel;
 use crate::plan::{Ids, Jail, MountKind, Plan};
 
@@ -78,18 +79,18 @@ fn other_command(line: &[u8], wanted: &[OsString]) -> Option<String> {
 }
 
 fn other_mount(mountinfo: &[u8], plan: &Plan, jail: &Jail) -> Option<String> {
-    mountinfo.split(|byte| *byte == b'\n').find_map(|line| {
-        let parts: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
-        let (at, options) = (unescaped(parts.get(4)?), String::from_utf8_lossy(parts.get(5)?));
+    mounts(mountinfo).find_map(|mount| {
+        let at = &mount.at;
         // Both are made anew, and what of them speaks of the host is masked.
         if at.starts_with("/proc") || at.starts_with("/dev") {
             return None;
         }
-        let has = |wanted: &str| options.split(',').any(|option| option == wanted);
-        let weak = NEVER.into_iter().find(|wanted| !has(wanted));
-        match (place(&at, plan, jail), weak) {
+        let weak = NEVER.into_iter().find(|wanted| !mount.has(wanted));
+        match (place(at, plan, jail), weak) {
             (Place::Unknown, _) => Some(format!("shows {}", at.display())),
-            (Place::ReadOnly, _) if !has("ro") => Some(format!("leaves {} writable", at.display())),
+            (Place::ReadOnly, _) if !mount.has("ro") => {
+                Some(format!("leaves {} writable", at.display()))
+            }
             (_, Some(weak)) => Some(format!("mounts {} without {weak}", at.display())),
             _ => None,
         }
@@ -111,20 +112,6 @@ fn place(at: &Path, plan: &Plan, jail: &Jail) -> Place {
     });
     let made = at == Path::new("/") || at.starts_with(&jail.store);
     known.unwrap_or(if made { Place::ReadOnly } else { Place::Unknown })
-}
-
-/// A path as mountinfo writes it: blanks, tabs, line feeds and backslashes in octal.
-fn unescaped(text: &[u8]) -> PathBuf {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut left = text;
-    while let Some((first, rest)) = left.split_first() {
-        let octal = rest.get(..3).filter(|_| *first == b'\\');
-        let digits = octal.and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        bytes.push(byte.unwrap_or(*first));
-        left = if byte.is_some() { &rest[3..] } else { rest };
-    }
-    PathBuf::from(OsString::from_vec(bytes))
 }
 
 #[cfg(test)]
