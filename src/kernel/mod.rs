@@ -3,16 +3,28 @@
 //! Errors are [`nix::errno::Errno`], descriptors [`std::os::fd::OwnedFd`]. What shall hold is decided in
 //! [`crate::engine`]; here is how the kernel is told. This is the only floor where `unsafe` may stand.
 
+mod arguments;
 mod clone;
+mod descriptors;
+mod inherited;
+mod landlock;
 mod memory;
 mod message;
 mod mount;
 mod network;
 mod process;
 mod seccomp;
+mod spawn;
 mod terminal;
 
+pub use arguments::Arguments;
 pub use clone::{Cloned, Namespaces, clone};
+pub use descriptors::{can_keep, close_inherited, keep_only};
+pub use inherited::{
+    drop_bounding_set, is_ignored, join_new_session_keyring, reset_dispositions, reset_personality,
+    reset_priority, set_affinity_all, set_thp_default,
+};
+pub use landlock::landlock_abi;
 pub use memory::{file_in_memory, give_back_memory};
 pub use message::{MESSAGE_DESCRIPTORS, message_pair, receive_message, send_message};
 pub use mount::{
@@ -21,13 +33,11 @@ pub use mount::{
 };
 pub use network::loopback_up;
 pub use process::{
-    Arguments, can_keep, claim_terminal, close_inherited, drop_bounding_set, exit_now, fork,
-    ignore_children, is_ignored, join_new_session_keyring, keep_only, landlock_abi, limit_process,
-    owner_of_namespace, pidfd_open, pidfd_signal, reset_dispositions, reset_personality,
-    reset_priority, set_affinity_all, set_thp_default, spawn_sharing,
+    exit_now, ignore_children, limit_process, owner_of_namespace, pidfd_open, pidfd_signal,
 };
 pub use seccomp::load_filter;
-pub use terminal::{set_window_size, terminal_peer, unlock_terminal, window_size};
+pub use spawn::{fork, spawn_sharing};
+pub use terminal::{claim_terminal, set_window_size, terminal_peer, unlock_terminal, window_size};
 
 use nix::errno::Errno;
 

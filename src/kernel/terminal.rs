@@ -61,3 +61,12 @@ pub fn set_window_size(tty: BorrowedFd<'_>, size: Winsize) -> nix::Result<()> {
     }))
     .map(drop)
 }
+
+/// Makes the terminal `tty` the controlling terminal of this session (`TIOCSCTTY`, tty_ioctl(4)).
+///
+/// # Errors
+/// `EPERM` if the caller leads no session, has a terminal already, or another session owns it.
+pub fn claim_terminal(tty: BorrowedFd<'_>) -> nix::Result<()> {
+    // SAFETY: TIOCSCTTY takes an integer argument (0: do not steal).
+    check(libc::c_long::from(unsafe { libc::ioctl(tty.as_raw_fd(), libc::TIOCSCTTY, 0) })).map(drop)
+}
