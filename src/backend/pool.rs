@@ -144,7 +144,8 @@ impl Pool {
         }
     }
 
-    /// One whose agent waits for a session. One is enough: sessions begin seldom, and last. If there is none, [`Pool::take`] is to be asked.
+    /// One whose agent waits for a session. One is enough: sessions begin seldom, and last. If there is
+    /// none, [`Pool::take`] is to be asked.
     pub(super) fn take_agent(&self, plan: &Plan) -> Option<WaitingAgent> {
         let agent =
             |held: &Held| matches!(held, Held::Agent(agent) if agent.command == *plan.command());
