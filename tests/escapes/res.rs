@@ -156,7 +156,7 @@ entries! {
         "\
         io_setup: ENOSYS\n\
         add_key: EPERM\n\
-        inotify instances: 32, then EMFILE\n\
+        inotify instances: 8, then EMFILE\n\
         eventfd: fewer than 4096, then EMFILE\n\
         host's asynchronous I/O: unchanged\n\
         ",

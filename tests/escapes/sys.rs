@@ -18,7 +18,7 @@ entries! {
         starter: STARTER_WITH_A_KEY;
     sys_06_key_quota: "SYS-06" "sys/SYS-06.py" => "add_key: EPERM\n",
         only_in_a_vm: "without its walls it uses up the keys of a user of the host";
-    sys_08_inotify: "SYS-08" "sys/SYS-08.py" => "instances: 32, then EMFILE\nwatches: 8192, then ENOSPC\n",
+    sys_08_inotify: "SYS-08" "sys/SYS-08.py" => "instances: 8, then EMFILE\nwatches: 8192, then ENOSPC\n",
         only_in_a_vm: "without its walls it uses up the inotify instances of a user of the host";
     sys_10_segments_and_ports: "SYS-10" "sys/SYS-10.py" =>
         "modify_ldt: EPERM\narch_prctl(ARCH_SET_CPUID): EPERM\niopl: EPERM\nioperm: EPERM\n";
