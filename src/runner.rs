@@ -318,7 +318,9 @@ impl Runner {
         let Ends { report, outputs, workspace } = ends;
         let gallery = self.images.then(|| Gallery::of(workspace));
         let Connected { stdin, terminal, channels } = streams.connect(outputs, self.outside)?;
-        let handover = Handover { stdin, code, terminal, ..handover };
+        // Where nobody looks, nothing is handed out.
+        let workspace = handover.workspace.filter(|_| self.images);
+        let handover = Handover { stdin, code, terminal, workspace, ..handover };
         let started = self.backend.start(plan, handover)?;
         Ok(Running { started, report, channels, gallery })
     }

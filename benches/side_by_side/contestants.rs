@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::{getegid, geteuid, pipe2};
+use nix::unistd::{getegid, geteuid};
 use nix_sandbox::backend::native::Native;
-use nix_sandbox::backend::{Backend, Handover};
+use nix_sandbox::backend::{Backend, Ends, Handover};
 use nix_sandbox::engine::Launcher;
 use nix_sandbox::engine::cgroup::{Cgroups, Scope};
 use nix_sandbox::engine::sources::Sources;
@@ -213,25 +212,15 @@ fn server<'a>(name: &str, native: &'a Native, plan: Plan) -> Contestant<'a> {
 
 /// One sandbox of a server, from the plan to the outcome; its pid 1, which may still have to end.
 pub(crate) fn launch(native: &Native, plan: &Plan) -> OwnedFd {
-    let (report, out, err) = (pipe(), pipe(), pipe());
-    let handover = Handover {
-        stdin: None,
-        outputs: [out.1, err.1],
-        report: report.1,
-        code: None,
-        go: None,
-        terminal: None,
-        control: None,
-        workspace: None,
-    };
+    let (Ends { report, outputs, .. }, handover) = ends(plan);
     let started = native.start(plan.clone(), handover).expect("a sandbox");
     let cancel = Cancel::new().expect("a switch");
     let watch = Watch {
         pidfd: &started.pidfd,
         relay: started.relay.as_ref(),
         leaf: started.leaf.as_ref(),
-        report: report.0,
-        channels: Channels::Kept { input: None, outputs: [out.0, err.0] },
+        report,
+        channels: Channels::Kept { input: None, outputs },
         limits: plan.limits(),
         cancel: cancel.as_fd(),
         signals: None,
@@ -241,6 +230,8 @@ pub(crate) fn launch(native: &Native, plan: &Plan) -> OwnedFd {
     started.pidfd
 }
 
-pub(crate) fn pipe() -> (OwnedFd, OwnedFd) {
-    pipe2(OFlag::O_CLOEXEC).expect("a pipe")
+/// Nobody looks into the sandbox's `/workspace`.
+pub(crate) fn ends(plan: &Plan) -> (Ends, Handover) {
+    let (ends, handover) = Ends::new(plan.identity().outside).expect("pipes");
+    (ends, Handover { workspace: None, ..handover })
 }

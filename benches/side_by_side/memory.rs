@@ -5,9 +5,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nix_sandbox::backend::{Backend, Handover, Started};
+use nix_sandbox::backend::{Backend, Ends, Started};
 
-use crate::contestants::{Servers, pipe, plan_of};
+use crate::contestants::{Servers, ends, plan_of};
 use crate::mcp::Client;
 use crate::workplace::Workplace;
 
@@ -60,21 +60,11 @@ fn sleeping(workplace: &Workplace, servers: &Servers, count: u64) -> (u64, u64) 
 /// A sandbox whose payload never ends, and who hears its report.
 fn asleep(workplace: &Workplace, servers: &Servers) -> (Started, OwnedFd) {
     let plan = plan_of(workplace, 10, &["/project/true", "stay"]);
-    let (report, out, err) = (pipe(), pipe(), pipe());
-    let handover = Handover {
-        stdin: None,
-        outputs: [out.1, err.1],
-        report: report.1,
-        code: None,
-        go: None,
-        terminal: None,
-        control: None,
-        workspace: None,
-    };
+    let (Ends { report, outputs: _unread, .. }, handover) = ends(&plan);
     let started = servers.template.start(plan, handover).expect("a sandbox");
     // Told when every wall stands; then its program is executed.
-    let _ = nix::unistd::read(&report.0, &mut [0; 4096]).expect("its report");
-    (started, report.0)
+    let _ = nix::unistd::read(&report, &mut [0; 4096]).expect("its report");
+    (started, report)
 }
 
 fn bubblewrap() -> u64 {

@@ -7,11 +7,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use nix::fcntl::OFlag;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use nix::unistd::{chdir, chroot, getegid, geteuid, pipe2};
-use nix_sandbox::backend::{Backend, Handover, native::Native};
+use nix::unistd::{chdir, chroot, getegid, geteuid};
+use nix_sandbox::backend::{Backend, Ends, native::Native};
 use nix_sandbox::engine::cgroup::NoCgroup;
 use nix_sandbox::engine::{Launcher, sources::Sources};
 use nix_sandbox::outcome::Ending;
@@ -204,22 +203,12 @@ fn bind(path: &Path) -> MountKind {
 
 fn run(plan: Plan) -> Ending {
     let (limits, cancel) = (*plan.limits(), Cancel::new().expect("cancel"));
-    let pipe = || pipe2(OFlag::O_CLOEXEC).expect("pipe");
-    let ((report, report_end), (out, out_end), (err, err_end)) = (pipe(), pipe(), pipe());
+    let (ends, handover) = Ends::new(plan.identity().outside).expect("pipes");
+    let Ends { report, outputs, workspace: _nobody_looks } = ends;
     let launcher = Launcher::direct().expect("launcher");
     let backend = Native::new(launcher, Sources::default(), Err(NoCgroup::NotMounted));
-    let handover = Handover {
-        stdin: None,
-        outputs: [out_end, err_end],
-        report: report_end,
-        code: None,
-        go: None,
-        terminal: None,
-        control: None,
-        workspace: None,
-    };
     let started = backend.start(plan, handover).expect("start");
-    let channels = Channels::Kept { input: None, outputs: [out, err] };
+    let channels = Channels::Kept { input: None, outputs };
     let (pidfd, cancel) = (&started.pidfd, cancel.as_fd());
     let outcome = Watch {
         pidfd,

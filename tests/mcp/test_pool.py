@@ -102,6 +102,13 @@ def eventually(what, holds):
         time.sleep(0.01)
 
 
+def kill(pid):
+    """Returns when the process has ended."""
+    handle = os.pidfd_open(pid)
+    signal.pidfd_send_signal(handle, signal.SIGKILL)
+    harness.wait_readable(handle)
+
+
 def needs(server, env):
     text = server.run(1000, {"python": "print(1)", "node": "console.log(1)"}.get(env, "echo 1"), env=env)
     if not text.startswith("1\n"):
@@ -172,9 +179,7 @@ def test_one_that_was_killed_is_replaced_unseen():
             server.run(id * 10, "true")
             eventually("one stands", lambda: standing(server))
             for init in standing(server):
-                handle = os.pidfd_open(init)
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-                harness.wait_readable(handle)
+                kill(init)
             assert server.run(id * 10 + 1, "echo fine").startswith("fine\n[exit 0")
 
 
@@ -370,9 +375,7 @@ def test_a_warm_interpreter_that_was_killed_is_replaced_unseen():
         for id in range(1, 5):
             eventually("one is warm", lambda: warm(server))
             for interpreter in warm(server):
-                handle = os.pidfd_open(interpreter)
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-                harness.wait_readable(handle)
+                kill(interpreter)
             assert server.run(id, "print('fine')", env="python").startswith("fine\n[exit 0")
 
 
@@ -456,9 +459,7 @@ def test_an_agent_that_was_killed_before_its_session_is_replaced_unseen():
         for id in range(2, 6):
             eventually("one waits", lambda: unused(server))
             for agent in unused(server):
-                handle = os.pidfd_open(agent)
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-                harness.wait_readable(handle)
+                kill(agent)
             new_session(server, id)
 
 
